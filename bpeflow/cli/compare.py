@@ -39,8 +39,8 @@ _HEADINGS = (
 )  # fmt: skip
 
 
-def make_parser() -> Parser:
-    """Return the parser of the command's flags."""
+def compare_parser() -> Parser:
+    """Return the parser of its flags."""
     parser = Parser("compare", _DESCRIPTION)
     add_counts_flag(parser)
     parser.add_argument("--backends", metavar="NAMES", type=names, default=[], help="e.g. python,c,omp (default: all)")
@@ -53,7 +53,7 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(options: Namespace) -> None:
+def run_compare(options: Namespace) -> None:
     """Compare backends."""
     available = [backend.name for backend in BACKENDS if backend.unavailable() is None]
     entrants = contenders(options.backends or available, options.threads or [available_cores()])

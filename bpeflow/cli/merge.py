@@ -33,15 +33,15 @@ completed; if it has a tokenizer already, the new one is written beside it, to a
 NOT_LEARNING = COUNT_ONLY | {"skip_merge", "engine", "monitor"}
 
 
-def make_parser() -> Parser:
-    """Return the parser of the command's flags."""
+def merge_parser() -> Parser:
+    """Return the parser of its flags."""
     parser = Parser("merge", _DESCRIPTION)
     add_counts_flag(parser)
     add_run_flags(parser, NOT_LEARNING)
     return parser
 
 
-def run(options: Namespace) -> None:
+def run_merge(options: Namespace) -> None:
     """Learn merges again."""
     merge(options.counts, options.config, settings_of(options), options.quiet)
 

@@ -15,8 +15,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from bpeflow._util.text import format_count, format_size
-from bpeflow.corpus.chunk import StreamChunk
-from bpeflow.corpus.documents import RECORD_END, DocumentStatistics
+from bpeflow.corpus.documents import RECORD_END, DocumentStatistics, StreamChunk
 from bpeflow.corpus.files import START_BYTES, InputFile, is_json_lines, open_blocks
 from bpeflow.corpus.parquet import read_rows
 from bpeflow.corpus.sources import CorpusEntry

@@ -10,8 +10,7 @@ from itertools import islice
 from typing import Any
 
 from bpeflow.config import CountSettings, make_settings
-from bpeflow.corpus.chunk import Chunk
-from bpeflow.corpus.documents import RECORD_END, Delimiters
+from bpeflow.corpus.documents import RECORD_END, Chunk, Delimiters
 from bpeflow.corpus.files import InputFile, SampledFiles
 from bpeflow.corpus.open_chunk import open_chunk
 from bpeflow.corpus.reader import LONGEST_TEXT, CorpusReader

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bpeflow.corpus.chunk import Chunk, StreamChunk
-from bpeflow.corpus.documents import NOTHING, Delimiters, Document, DocumentStatistics
+from bpeflow.corpus.documents import NOTHING, Chunk, Delimiters, Document, DocumentStatistics, StreamChunk
 from bpeflow.corpus.records import UTF8_REMEDY, RecordBuffer, parse_lines
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.errors import CorpusError, InvalidUtf8Error

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bpeflow._util.text import format_size
 from bpeflow.corpus.checks import FirstLook
-from bpeflow.corpus.chunk import Chunk, StreamChunk
+from bpeflow.corpus.documents import Chunk, StreamChunk
 from bpeflow.corpus.files import Blocks, InputFile, SampledFiles, open_blocks
 from bpeflow.corpus.parquet import read_rows, row_groups
 from bpeflow.corpus.records import (

@@ -13,8 +13,7 @@ from os import PathLike
 from typing import Any, ClassVar
 
 from bpeflow._util.text import InvalidUtf8Policy, format_size, short_repr
-from bpeflow.corpus.chunk import StreamChunk
-from bpeflow.corpus.documents import NOTHING, RECORD_END, DocumentStatistics
+from bpeflow.corpus.documents import NOTHING, RECORD_END, DocumentStatistics, StreamChunk
 from bpeflow.corpus.files import Blocks, InputFile
 from bpeflow.corpus.text_rules import Source, TextRules
 from bpeflow.errors import BadRecordError, CorpusError, InputTypeError, InvalidUtf8Error

@@ -27,11 +27,11 @@ from itertools import chain
 from typing import Protocol
 
 from bpeflow._util.text import format_size
-from bpeflow.corpus.chunk import Chunk, StreamChunk
+from bpeflow.corpus.documents import Chunk, StreamChunk
 from bpeflow.corpus.files import Blocks, InputFile
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.errors import ConfigError, CorpusError
-from bpeflow.pretokenize.cuts import LOOK_AHEAD, LOOK_BEHIND
+from bpeflow.pretokenize.patterns import LOOK_AHEAD, LOOK_BEHIND
 
 #: How far past its size a chunk looks for a separator before a document is cut. Larger: chunks of whole documents even
 #: where documents are long; smaller: chunks closer to the requested size, and fewer bytes read by the planner.

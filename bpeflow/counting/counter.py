@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from bpeflow.corpus.chunk import Chunk
-from bpeflow.corpus.documents import DocumentStatistics
+from bpeflow.corpus.documents import Chunk, DocumentStatistics
 from bpeflow.corpus.open_chunk import ChunkBuffer, open_chunk
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.budget import MemoryBudget

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from bpeflow import flow
 from bpeflow.corpus.checks import FirstLook
-from bpeflow.corpus.chunk import Chunk
-from bpeflow.corpus.documents import Document, DocumentStatistics
+from bpeflow.corpus.documents import Chunk, Document, DocumentStatistics
 from bpeflow.corpus.open_chunk import ChunkBuffer, OpenChunk, open_chunk
 from bpeflow.corpus.reader import CorpusReader
 from bpeflow.corpus.sources import Corpus, CorpusEntry

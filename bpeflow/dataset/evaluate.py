@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from bpeflow._util.text import short_names
 from bpeflow.config import CorpusSettings, CountSettings, SourceSettings, make_settings
 from bpeflow.config.settings import UNNAMED_SOURCE
-from bpeflow.corpus.chunk import Chunk
-from bpeflow.corpus.documents import Delimiters
+from bpeflow.corpus.documents import Chunk, Delimiters
 from bpeflow.corpus.files import STDIN, standard_input
 from bpeflow.corpus.open_chunk import ChunkBuffer, open_chunk
 from bpeflow.corpus.reader import CorpusReader

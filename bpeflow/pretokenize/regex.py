@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from bpeflow._util.text import Pattern, UnmatchedPolicy, close_matches
 from bpeflow.errors import ConfigError, PatternError, UnmatchedTextError
-from bpeflow.pretokenize import cuts
+from bpeflow.pretokenize import patterns
 from bpeflow.pretokenize.normalizer import Normalizer, load_normalizer
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 
@@ -63,7 +63,7 @@ class Pretokenizer:
         Args:
             name: the name of the pattern, or ``"custom"``.
             source: the regular expression, or several.
-            cut: a regular expression over bytes whose matches start at safe cuts (see `cuts`); None for no cuts.
+            cut: a regular expression over bytes whose matches start at safe cuts (see `patterns`); None for no cuts.
             unmatched: what to do with text that the regular expression does not match.
             normalizer: what is applied to text before it is split.
         """
@@ -72,7 +72,7 @@ class Pretokenizer:
         self.unmatched = unmatched
         self.normalizer = normalizer
         self._steps: tuple[Pretokenizer, ...] = ()  # of a `SequencePretokenizer`, each expression
-        self._cut = None if cut is None else re.compile(cuts.NORMALIZED[cut] if normalizer else cut)
+        self._cut = None if cut is None else re.compile(patterns.NORMALIZED[cut] if normalizer else cut)
 
     @cached_property
     def compiled(self) -> regex_module.Pattern[str]:
@@ -201,12 +201,12 @@ class Pretokenizer:
         unmatched = self.find_unmatched(text)
         return UnmatchedTextError(self.describe(unmatched) if unmatched else "")
 
-    def find_cut(self, window: cuts.Utf8, start: int) -> int | None:
+    def find_cut(self, window: patterns.Utf8, start: int) -> int | None:
         """Return the first position ``>= start`` at which a document that contains `window` may be cut.
 
-        Positions count bytes from the start of `window`. Whether a position is a cut depends on the `cuts.LOOK_BEHIND`
-        bytes before it, which must be in the window unless the document begins there, and on the `cuts.LOOK_AHEAD`
-        bytes from it on. If fewer than those are left in the window, a cut may be missed. The result is never 0 or
+        Positions count bytes from the start of `window`. Whether a position is a cut depends on the `LOOK_BEHIND` bytes
+        before it, which must be in the window unless the document begins there, and on the `LOOK_AHEAD` bytes from it
+        on (see `patterns`). If fewer than those are left in the window, a cut may be missed. The result is never 0 or
         ``len(window)``. It is None if there is no such position, and always for a custom pattern.
 
         >>> load_pretokenizer("gpt2").find_cut(b"one two three", 4)
@@ -214,15 +214,15 @@ class Pretokenizer:
         """
         if self._cut is None:
             return None
-        return cuts.find_cut(self._cut, window, start)
+        return patterns.find_cut(self._cut, window, start)
 
-    def find_last_cut(self, window: cuts.Utf8) -> int | None:
+    def find_last_cut(self, window: patterns.Utf8) -> int | None:
         """Return the last position at which a document that contains `window` may be cut. Otherwise like `find_cut`.
 
         >>> load_pretokenizer("gpt2").find_last_cut(b"one two three")
         7
         """
-        return None if self._cut is None else cuts.find_last_cut(self._cut, window)
+        return None if self._cut is None else patterns.find_last_cut(self._cut, window)
 
     def __reduce__(self) -> tuple[Callable[..., Pretokenizer], tuple[Pattern, UnmatchedPolicy, tuple[str, ...]]]:
         return load_pretokenizer, (self.regex if self.custom else self.name, self.unmatched, self.normalizer.names)

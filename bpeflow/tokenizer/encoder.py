@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bpeflow.errors import InvalidTextError, UnknownTokenError, UnmatchedTextError
-from bpeflow.pretokenize.cuts import Utf8
+from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.tokenizer.special_tokens import SpecialTokens
 
@@ -42,7 +42,7 @@ class Encoder(Protocol):
 
     @property
     def name(self) -> str:
-        """The encoder's name in `encoder_choice.ENCODERS`."""
+        """The encoder's name in `tokenizer.ENCODERS`."""
 
     def encode(self, text: bytes, specials: SpecialTokens) -> list[int]:
         """Encode one text. Optimised for short texts."""

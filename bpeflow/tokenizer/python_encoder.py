@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bpeflow.errors import UnmatchedTextError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
-from bpeflow.pretokenize.cuts import Utf8
+from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, text_error, unknown_token_error
 from bpeflow.tokenizer.special_tokens import SpecialTokens

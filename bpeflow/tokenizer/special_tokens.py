@@ -11,7 +11,7 @@ from typing import Literal
 from bpeflow._util.text import close_matches
 from bpeflow.errors import InputTypeError, SpecialTokenError
 from bpeflow.formats.tokenizer_spec import special_bytes
-from bpeflow.pretokenize.cuts import Utf8
+from bpeflow.pretokenize.patterns import Utf8
 
 #: A choice of special tokens: some by name, or all that the tokenizer has.
 SpecialChoice = Literal["all"] | Collection[str]

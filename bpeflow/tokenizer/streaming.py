@@ -39,10 +39,10 @@ def encode_stream(
 class TextCutter:
     """Cuts a text that arrives in pieces into new pieces that can be encoded separately.
 
-    A text may be cut at the end of a special token, and at the pattern's safe cuts (see `pretokenize.cuts`) between two
-    special tokens. Text after the last possible cut waits for more. So does text that could turn out to be a special
-    token, or a longer one than it is so far. No special token spans a cut. So the two sides, each read from its start,
-    have the special tokens that the whole has.
+    A text may be cut at the end of a special token, and at the pattern's safe cuts (see `pretokenize.patterns`) between
+    two special tokens. Text after the last possible cut waits for more. So does text that could turn out to be a
+    special token, or a longer one than it is so far. No special token spans a cut. So the two sides, each read from its
+    start, have the special tokens that the whole has.
     """
 
     def __init__(self, pretokenizer: Pretokenizer, specials: SpecialTokens) -> None:

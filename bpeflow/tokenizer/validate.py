@@ -26,7 +26,7 @@ from bpeflow.errors import (
     UnknownTokenError,
 )
 from bpeflow.formats.untrusted import MOST_GAPS
-from bpeflow.pretokenize.cuts import Utf8
+from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.tokenizer.encoder import unknown_token_error
 from bpeflow.vocab import Merge, Vocab
 

@@ -10,8 +10,7 @@ import pytest
 from rules import opened_text, rules, texts_of
 
 from bpeflow._util.text import InvalidUtf8Policy
-from bpeflow.corpus.chunk import Chunk
-from bpeflow.corpus.documents import Delimiters, DocumentStatistics
+from bpeflow.corpus.documents import Chunk, Delimiters, DocumentStatistics
 from bpeflow.corpus.open_chunk import ChunkBuffer
 from bpeflow.errors import CorpusError, InvalidUtf8Error
 

@@ -16,8 +16,7 @@ from rules import plain_file, rules, texts_of
 
 from bpeflow._util.text import InvalidUtf8Policy
 from bpeflow.corpus import split
-from bpeflow.corpus.chunk import Chunk
-from bpeflow.corpus.documents import DocumentStatistics
+from bpeflow.corpus.documents import Chunk, DocumentStatistics
 from bpeflow.corpus.files import InputFile
 from bpeflow.corpus.find import InputRules, find_inputs
 from bpeflow.corpus.open_chunk import ChunkBuffer, open_chunk

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rules import plain_file, rules
 
-from bpeflow.corpus.chunk import StreamChunk
+from bpeflow.corpus.documents import StreamChunk
 from bpeflow.corpus.files import InputFile, open_blocks
 from bpeflow.corpus.records import cut_lines
 from bpeflow.corpus.split import cut_text, plan_chunks

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from rules import rules
 
-from bpeflow.corpus.chunk import Chunk
-from bpeflow.corpus.documents import DocumentStatistics
+from bpeflow.corpus.documents import Chunk, DocumentStatistics
 from bpeflow.counting.budget import MIN_SHARE, MemoryBudget
 from bpeflow.counting.counter import ChunkCounter
 from bpeflow.counting.shards import Scratch, Shard, Spilled, owned_partitions

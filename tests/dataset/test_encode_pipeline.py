@@ -13,7 +13,7 @@ import pytest
 from available import skip_missing
 from token_corpora import CUSTOM, EOT, make_tokenizer, write_files
 
-from bpeflow.corpus.chunk import Chunk
+from bpeflow.corpus.documents import Chunk
 from bpeflow.corpus.open_chunk import ChunkBuffer
 from bpeflow.dataset import corpus_encoder
 from bpeflow.dataset.corpus_encoder import ChunkEncoder, EncodedChunk

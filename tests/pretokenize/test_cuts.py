@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from real_data import real_text
 
 from bpeflow.counting.table import NativeTable
-from bpeflow.pretokenize import cuts
+from bpeflow.pretokenize import patterns as cuts
 from bpeflow.pretokenize.native import why_regex
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.regex import load_pretokenizer

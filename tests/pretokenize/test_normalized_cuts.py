@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from normalized_text import NORMALIZERS, changed_text
 
-from bpeflow.pretokenize import cuts
+from bpeflow.pretokenize import patterns as cuts
 from bpeflow.pretokenize.normalizer import load_normalizer
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.regex import load_pretokenizer

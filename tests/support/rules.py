@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bpeflow._util.text import InvalidUtf8Policy
-from bpeflow.corpus.chunk import Chunk
-from bpeflow.corpus.documents import Delimiters, DocumentStatistics
+from bpeflow.corpus.documents import Chunk, Delimiters, DocumentStatistics
 from bpeflow.corpus.files import InputFile
 from bpeflow.corpus.open_chunk import OpenChunk
 from bpeflow.corpus.text_rules import TextRules

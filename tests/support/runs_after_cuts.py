@@ -24,9 +24,7 @@ from power_cuts import Moment, Recorder, Tree, read_tree, write_tree
 
 import bpeflow
 from bpeflow.counting.budget import MemoryBudget
-from bpeflow.counting.manifest import SegmentRecord
-from bpeflow.counting.plan import SegmentPart
-from bpeflow.counting.segments import SegmentFolder
+from bpeflow.counting.segments import SegmentCounts, SegmentRecord, count_segment
 from bpeflow.errors import ResumeError
 from bpeflow.run_dir import run_files
 from bpeflow.run_dir.layout import DONE_FILE
@@ -86,13 +84,12 @@ def resume(settings: dict[str, object]) -> dict[str, Any] | None:
     """Resume the run. Return the work that it repeated or took over, or None if it refused to resume."""
     os.fsync = lambda descriptor: None  # no second power cut follows, and syncing takes most of the time
     counted: list[object] = []
-    count = SegmentFolder._count
 
-    def record_count(folder: SegmentFolder, part: SegmentPart, *rest: Any) -> None:
-        counted.append(part)
-        count(folder, part, *rest)
+    def record_count(path: Path, *rest: Any) -> SegmentCounts:
+        counted.append(path)
+        return count_segment(path, *rest)
 
-    SegmentFolder._count = record_count  # type: ignore[method-assign]
+    bpeflow.counting.count.count_segment = record_count
     try:
         result = bpeflow.train({**settings, "resume": True})
     except ResumeError:
