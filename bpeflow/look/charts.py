@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bpeflow._util.extras import load_extra
 from bpeflow.errors import ConfigError
 from bpeflow.look.usage import tokens_of_prefixes
-from bpeflow.run_dir.run_report import RunReport
+from bpeflow.run_dir.run_files import RunReport
 from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 

@@ -242,7 +242,10 @@ class Explanation:
             steps: whether the merges follow each pre-token, and why its neighbours did not merge.
         """
         rows = [("chars", "bytes", "pre-token")]
-        rows += [(_span(piece.characters), _span(piece.span), literal(piece.bytes)) for piece in self.pieces]
+        rows += [
+            ("{}-{}".format(*piece.characters), "{}-{}".format(*piece.span), literal(piece.bytes))
+            for piece in self.pieces
+        ]
         widths = [min(max(cell_len(row[column]) for row in rows), _ALIGNED) for column in range(3)]
         starts = [
             "".join(cell + " " * (width - cell_len(cell) + 2) for cell, width in zip(row, widths, strict=True))
@@ -269,11 +272,7 @@ class Explanation:
 
     @property
     def summary(self) -> str:
-        """The number of tokens, pre-tokens, characters and bytes.
-
-        >>> Explanation("", (), ()).summary
-        '0 tokens in 0 pre-tokens: 0 characters, 0 bytes'
-        """
+        """The number of tokens, pre-tokens, characters and bytes."""
         tokens, size = len(self.tokens), len(self.text.encode())
         specials = sum(piece.kind == "special token" for piece in self.pieces)
         of_these = f", {specials:,} of them special" if specials else ""
@@ -310,10 +309,6 @@ def _title(token: Token) -> str:
     (start, end), (first, last) = token.characters, token.span
     incomplete = ", incomplete UTF-8" if is_incomplete(token.bytes) else ""
     return f"id {token.id}, characters {start}–{end}, bytes {first}–{last}{incomplete}"
-
-
-def _span(part: Span) -> str:
-    return f"{part[0]}-{part[1]}"
 
 
 def _rank(merge: Step | Missed) -> str:

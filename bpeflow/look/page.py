@@ -40,7 +40,7 @@ from bpeflow.look.charts import (
 from bpeflow.look.explanation import Explainer
 from bpeflow.look.render import make_page, resource
 from bpeflow.run_dir.layout import COUNTS_FILE, MONITOR_FILE, REPORT_FILE
-from bpeflow.run_dir.run_report import RunReport, read_report
+from bpeflow.run_dir.run_files import RunReport, read_report
 from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 
