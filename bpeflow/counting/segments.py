@@ -22,8 +22,7 @@ from time import perf_counter
 from bpeflow._util.atomic import sync_folder
 from bpeflow._util.text import format_size
 from bpeflow.corpus.documents import DocumentStatistics
-from bpeflow.corpus.reader import check_unchanged
-from bpeflow.corpus.sources import CorpusEntry
+from bpeflow.corpus.sources import CorpusEntry, check_unchanged
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.counting.manifest import (
     MANIFEST_FILE,
