@@ -18,7 +18,7 @@ import yaml
 
 import bpeflow
 from bpeflow import errors
-from bpeflow.cli.main import COMMANDS, main
+from bpeflow.cli.main import COMMANDS, load_command, main
 from bpeflow.config import Settings, make_settings
 
 ROOT = Path(__file__).parents[1]
@@ -130,7 +130,7 @@ def test_all_commands_that_are_shown_are_valid() -> None:
         rf'^(?:#?\s+"?)?(?:python -m |\$\(BIN\)/)?bpeflow ((?:{commands}).*?)(?: > |  |"|$)', "\n".join(texts), re.M
     )
     assert len(shown) > 30
-    parsers = {name: import_module(f"bpeflow.cli.{name}").make_parser() for name in COMMANDS}
+    parsers = {name: load_command(name)[0] for name in COMMANDS}
     for line in shown:
         name, *arguments = shlex.split(line, comments=True)
         arguments, name = (arguments, name) if name in COMMANDS else ([name, *arguments], "train")
@@ -146,7 +146,7 @@ def test_all_configs_that_are_shown_are_valid() -> None:
         if values.get("kind") == "RayJob":
             program, *arguments = shlex.split(values["spec"]["entrypoint"])
             assert program == "bpeflow"
-            import_module("bpeflow.cli.train").make_parser().parse(arguments)
+            load_command("train")[0].parse(arguments)
         else:
             make_settings(Settings, {"vocab_size": 1000, **values})
 

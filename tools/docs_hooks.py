@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bpeflow.cli.main import COMMANDS, GROUPS
+from bpeflow.cli.main import COMMANDS, GROUPS, load_command
 
 ROOT = Path(__file__).parents[1]
 
@@ -31,6 +30,6 @@ def _commands() -> list[str]:
     for title, commands in GROUPS.items():
         parts.append(f"\n## {title}\n")
         for name in (name for name in commands if name in COMMANDS):
-            parser = import_module(f"bpeflow.cli.{name}").make_parser()
+            parser, _ = load_command(name)
             parts.append(f"\n### bpeflow {name}\n\n```text\n{parser.format_help().strip()}\n```\n")
     return parts

@@ -1,1 +1,1 @@
-"""The command line: one module per command."""
+"""The command line: commands, their flags, and what they print."""

@@ -17,14 +17,14 @@ from bpeflow.pretokenize.native import chosen_instructions, native_instructions,
 from bpeflow.pretokenize.regex import load_pretokenizer, unicode_version
 
 
-def make_parser() -> Parser:
-    """Return the parser of the command's flags."""
+def backends_parser() -> Parser:
+    """Return the parser of its flags."""
     parser = Parser("backends", "List the merge backends, and why any is unavailable.")
     parser.add_argument("--verbose", action="store_true", help="also print how bpeflow was built, and what it uses")
     return parser
 
 
-def run(options: Namespace) -> None:
+def run_backends(options: Namespace) -> None:
     """List the backends."""
     console = output_console()
     reasons = {backend: backend.unavailable() for backend in BACKENDS}

@@ -19,10 +19,10 @@ from bpeflow.cli.parser import Parser, add_counts_flag, names, number, numbers
 from bpeflow.cli.settings import add_run_flags, settings_of
 from bpeflow.cli.tables import output_console, print_table
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.run_dir.run_report import start_report
+from bpeflow.run_dir.run_files import start_report
 from bpeflow.training.compare import TIMES, Contender, compare, contenders
-from bpeflow.training.initial import resolve_initial
 from bpeflow.training.learn import LearnedMerges
+from bpeflow.training.task import resolve_initial
 
 _DESCRIPTION = """\
 Learn the same merges with several backends in turn, check that the results are equal, and print for each: seconds for
@@ -39,8 +39,8 @@ _HEADINGS = (
 )  # fmt: skip
 
 
-def make_parser() -> Parser:
-    """Return the parser of the command's flags."""
+def compare_parser() -> Parser:
+    """Return the parser of its flags."""
     parser = Parser("compare", _DESCRIPTION)
     add_counts_flag(parser)
     parser.add_argument("--backends", metavar="NAMES", type=names, default=[], help="e.g. python,c,omp (default: all)")
@@ -53,7 +53,7 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(options: Namespace) -> None:
+def run_compare(options: Namespace) -> None:
     """Compare backends."""
     available = [backend.name for backend in BACKENDS if backend.unavailable() is None]
     entrants = contenders(options.backends or available, options.threads or [available_cores()])

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 from argparse import Namespace
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
 from bpeflow._util.extras import load_extra
 from bpeflow.backends import BACKENDS
-from bpeflow.cli.main import COMMANDS
+from bpeflow.cli.main import COMMANDS, load_command
 from bpeflow.cli.parser import Parser
 from bpeflow.cli.settings import SETTING
 from bpeflow.config import Settings, all_settings
@@ -34,14 +33,14 @@ Print a script that completes commands, flags and their values in a shell. Save 
 _FILES, _FOLDERS = ("FILE", "PATH", "SRC", "DST", "TOKENIZER", "A", "B"), ("FOLDER", "RUN")
 
 
-def make_parser() -> Parser:
-    """Return the parser of the command's flags."""
+def completion_parser() -> Parser:
+    """Return the parser of its flags."""
     parser = Parser("completion", _DESCRIPTION, "|".join(SHELLS))
     parser.add_argument("shell", choices=SHELLS, help="the shell")
     return parser
 
 
-def run(options: Namespace) -> None:
+def run_completion(options: Namespace) -> None:
     """Print the script."""
     shtab = load_extra("shtab", "completion", "completion scripts")
     print(shtab.complete(_all_commands(shtab), options.shell))  # noqa: T201
@@ -49,7 +48,7 @@ def run(options: Namespace) -> None:
 
 def _all_commands(shtab: Any) -> argparse.ArgumentParser:
     """Return one parser of all commands. Its flags, without a command, are those of train."""
-    parsers: dict[str, Parser] = {name: import_module(f"bpeflow.cli.{name}").make_parser() for name in COMMANDS}
+    parsers: dict[str, Parser] = {name: load_command(name)[0] for name in COMMANDS}
     for parser in parsers.values():
         for argument in parser.arguments:
             _suggest(argument, shtab)

@@ -28,8 +28,8 @@ _WIDTH = 100
 _GROUPS = ("corpus", "pre-tokens", "pipeline", "learning", "run")
 
 
-def make_parser() -> Parser:
-    """Return the parser of the command's flags."""
+def config_parser() -> Parser:
+    """Return the parser of its flags."""
     parser = Parser("config", _DESCRIPTION)
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--print", action="store_true", help="as a commented YAML config (default)")
@@ -38,7 +38,7 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(options: Namespace) -> None:
+def run_config(options: Namespace) -> None:
     """Print the settings."""
     values = load_values(options.config)
     print(as_markdown() if options.markdown else as_yaml(values), end="")  # noqa: T201

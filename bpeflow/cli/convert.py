@@ -1,4 +1,4 @@
-"""`bpeflow convert`: write a tokenizer in another format."""
+"""`bpeflow convert` and `bpeflow counts`: tokenizers and counts in another format."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from bpeflow.cli.parser import Parser, add_description_flags, description
 from bpeflow.cli.progress import set_up_logging
 from bpeflow.cli.settings import add_settings, settings_of
 from bpeflow.config import OutputSettings, make_settings
+from bpeflow.counting.counts import PretokenCounts
 from bpeflow.formats import any_format
 from bpeflow.formats.tokenizer_spec import TransformersOptions
 
-_DESCRIPTION = """\
+_CONVERT = """\
 Write a tokenizer in another format: gpt2 (vocab.json, merges.txt and bpeflow.json), huggingface (tokenizer.json, and
 in a folder the files that transformers reads beside it) or tiktoken (base64 ranks, with a JSON file for what they
 lack). SRC is a run folder, or a file or folder in any of these formats. DST is the folder or file to
@@ -25,9 +26,9 @@ write.
 """
 
 
-def make_parser() -> Parser:
-    """Return the parser of the command's flags."""
-    parser = Parser("convert", _DESCRIPTION, "SRC DST [flags]")
+def convert_parser() -> Parser:
+    """Return the parser of its flags."""
+    parser = Parser("convert", _CONVERT, "SRC DST [flags]")
     parser.add_argument("source", metavar="SRC", type=Path, help="tokenizer to read")
     parser.add_argument("target", metavar="DST", type=Path, help="folder or file to write")
     parser.add_argument("--to", metavar="NAME", required=True, help="gpt2, huggingface or tiktoken")
@@ -38,10 +39,35 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(options: Namespace) -> None:
+def run_convert(options: Namespace) -> None:
     """Convert a tokenizer."""
     set_up_logging()
     output = make_settings(OutputSettings, {"formats": "huggingface", **settings_of(options)})
     spec = any_format.load(options.source, **description(options))
     for path in any_format.save(spec, options.target, options.to, options.overwrite, TransformersOptions.of(output)):
         print(path)  # noqa: T201
+
+
+# ---- counts ----
+
+_COUNTS = """\
+Convert pre-token counts between bpeflow's own format (.npz) and TSV (pre-token TAB count, with backslash escapes).
+File name extensions select the formats.
+
+  bpeflow counts runs/owt/counts.npz counts.tsv
+"""
+
+
+def counts_parser() -> Parser:
+    """Return the parser of its flags."""
+    parser = Parser("counts", _COUNTS, "SRC DST")
+    parser.add_argument("source", metavar="SRC", type=Path, help="counts to read")
+    parser.add_argument("target", metavar="DST", type=Path, help="counts to write")
+    return parser
+
+
+def run_counts(options: Namespace) -> None:
+    """Convert counts."""
+    counts = PretokenCounts.read(options.source)
+    counts.write(options.target)
+    print(f"{options.target}: {len(counts):,} distinct pre-tokens, {counts.total:,} in total")  # noqa: T201

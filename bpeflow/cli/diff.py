@@ -46,8 +46,8 @@ and the most frequent pre-tokens that they divide differently. (Those are the pr
 _PRETOKENS = 20
 
 
-def make_parser() -> Parser:
-    """Return the parser of the command's flags."""
+def diff_parser() -> Parser:
+    """Return the parser of its flags."""
     parser = Parser("diff", _DESCRIPTION, "A B [flags]")
     for name, which in (("first", "A"), ("second", "B")):
         parser.add_argument(name, metavar=which, type=Path, help="run folder, or tokenizer in any known format")
@@ -58,7 +58,7 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(options: Namespace) -> None:
+def run_diff(options: Namespace) -> None:
     """Compare two vocabularies."""
     settings = corpus_of(options, required=False)
     paths, inputs, text = [options.first, options.second], settings.pop("inputs"), options.text

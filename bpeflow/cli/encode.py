@@ -1,4 +1,4 @@
-"""`bpeflow encode`: encode a corpus to a token file."""
+"""`bpeflow encode` and `bpeflow decode`: a corpus to a token file, and back to text."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from bpeflow.cli.parser import Parser, add_output_flag, add_quiet_flag, add_toke
 from bpeflow.cli.progress import observing, print_summary
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
 from bpeflow.config.encoding import EncodeSettings
+from bpeflow.dataset.decode import decode_file
 from bpeflow.dataset.encode import encode_file
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 #: The most files that the summary lists by name.
 _LISTED_FILES = 6
 
-_DESCRIPTION = """\
+_ENCODE = """\
 Encode a corpus to a token file: the ids of its documents, concatenated, as little-endian uint16 or uint32. A JSON
 sidecar (train.bin.json) describes it; --index also writes where each document starts (train.bin.idx, uint64).
 
@@ -37,9 +38,9 @@ at random for val.bin. --engine ray encodes on a Ray cluster.
 """
 
 
-def make_parser() -> Parser:
-    """Return the parser of the command's flags."""
-    parser = Parser("encode", _DESCRIPTION)
+def encode_parser() -> Parser:
+    """Return the parser of its flags."""
+    parser = Parser("encode", _ENCODE)
     add_tokenizer_flag(parser)
     add_output_flag(parser, "token file to write")
     add_corpus_flags(parser, EncodeSettings)
@@ -47,7 +48,7 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(options: Namespace) -> None:
+def run_encode(options: Namespace) -> None:
     """Encode a corpus."""
     settings = corpus_of(options, EncodeSettings)
     with observing(options.quiet) as observer:
@@ -76,3 +77,44 @@ def _list_files(paths: Sequence[Path]) -> str:
     if len(paths) <= _LISTED_FILES:
         return ", ".join(map(str, paths))
     return f"{paths[0]} … {paths[-1]} ({len(paths):,} files)"
+
+
+# ---- decode ----
+
+_DECODE = """\
+Decode a token file to the text that it was made from. End tokens become their text. The name of a set of shards
+(train.bin for train_000000.bin and so on) decodes all of them.
+
+  bpeflow decode --tokenizer runs/owt --input train.bin --out train.txt
+"""
+
+
+def decode_parser() -> Parser:
+    """Return the parser of its flags."""
+    parser = Parser("decode", _DECODE)
+    add_tokenizer_flag(parser)
+    parser.add_argument("--input", metavar="FILE", type=Path, required=True, dest="source", help="token file to read")
+    add_output_flag(parser, "text file to write")
+    parser.add_argument(
+        "--any_tokenizer", action="store_true", help="decode even if the file was encoded with another tokenizer"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing text file")
+    add_quiet_flag(parser)
+    return parser
+
+
+def run_decode(options: Namespace) -> None:
+    """Decode a token file."""
+    with observing(options.quiet) as observer:
+        tokenizer = Tokenizer.load(options.tokenizer, **description(options))
+        decoded = decode_file(
+            tokenizer,
+            options.source,
+            options.out,
+            any_tokenizer=options.any_tokenizer,
+            overwrite=options.overwrite,
+            observer=observer,
+        )
+    rate = format_size(decoded.bytes / max(decoded.seconds, 1e-9))
+    tokens = f"{format_count(decoded.tokens, 'token')} in {decoded.seconds:.1f} s to {format_size(decoded.bytes)}"
+    print_summary([("decoded", f"{tokens}, {rate}/s"), ("written", one_line(str(options.out)))], options.quiet)

@@ -36,8 +36,8 @@ tokens. Special tokens are not counted.
 _LONGEST, _TOKEN_WIDTH = 3, 40
 
 
-def make_parser() -> Parser:
-    """Return the parser of the command's flags."""
+def evaluate_parser() -> Parser:
+    """Return the parser of its flags."""
     parser = Parser("evaluate", _DESCRIPTION)
     parser.add_argument(
         "--tokenizer", metavar="PATH", required=True, nargs="+", action="extend", dest="tokenizers",
@@ -59,7 +59,7 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(options: Namespace) -> None:
+def run_evaluate(options: Namespace) -> None:
     """Measure tokenizers."""
     corpus = corpus_of(options)
     with observing(options.quiet) as observer:

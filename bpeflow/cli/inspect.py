@@ -51,8 +51,8 @@ _REASONS = {
 }
 
 
-def make_parser() -> Parser:
-    """Return the parser of the command's flags."""
+def inspect_parser() -> Parser:
+    """Return the parser of its flags."""
     parser = Parser("inspect", _DESCRIPTION, "TOKENIZER [flags]")
     parser.add_argument(
         "tokenizer", metavar="TOKENIZER", type=Path, help="run folder, or tokenizer in any known format"
@@ -64,7 +64,7 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(options: Namespace) -> None:
+def run_inspect(options: Namespace) -> None:
     """Describe a vocabulary."""
     settings = corpus_of(options, required=False)
     inputs = settings.pop("inputs")

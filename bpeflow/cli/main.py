@@ -6,10 +6,10 @@ import faulthandler
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from importlib import import_module
-from typing import IO, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from bpeflow import __version__
 from bpeflow._util.streams import LenientStream, OutputStream
@@ -17,7 +17,11 @@ from bpeflow._util.text import close_matches
 from bpeflow.cli.exit import end_on_signals, exit_status
 from bpeflow.errors import ConfigError
 
-#: Each command has a module with `make_parser` and `run`, imported when the command is called.
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from bpeflow.cli.parser import Parser
+
 GROUPS = {
     "Train": {
         "train": "train a tokenizer from a corpus (the default command)",
@@ -45,8 +49,11 @@ GROUPS = {
     },
 }
 
-#: All commands with a module of their own, in the order in which they are listed.
+#: All commands, in the order in which they are listed.
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items() if name != "help"}
+
+#: The modules of commands that have none of their own.
+_MODULES = {"counts": "convert", "decode": "encode"}
 
 _HEAD = """\
 Train byte-level BPE tokenizers from corpora of any size, and encode with them.
@@ -97,9 +104,15 @@ def _run(argv: Sequence[str]) -> int:
         close = close_matches(name, COMMANDS)
         hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(COMMANDS)}"
         raise ConfigError(f"unknown command {name!r}; {hint}")
-    command = import_module(f"bpeflow.cli.{name}")
-    command.run(command.make_parser().parse(rest))
+    parser, run = load_command(name)
+    run(parser.parse(rest))
     return 0
+
+
+def load_command(name: str) -> tuple[Parser, Callable[[Namespace], None]]:
+    """Return the parser of a command's flags, and the function that runs it: `NAME_parser` and `run_NAME`."""
+    module = import_module(f"bpeflow.cli.{_MODULES.get(name, name)}")
+    return getattr(module, f"{name}_parser")(), getattr(module, f"run_{name}")
 
 
 def _list_commands() -> str:

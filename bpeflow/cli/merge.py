@@ -15,7 +15,7 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
 from bpeflow.run_dir.layout import COUNTS_FILE
 from bpeflow.run_dir.resume import folder_of_counts, has_tokenizer
-from bpeflow.run_dir.run_report import RunReport, check_counts, read_record, read_report
+from bpeflow.run_dir.run_files import RunReport, check_counts, read_record, read_report
 from bpeflow.training.train import train_from_counts
 
 _DESCRIPTION = """\
@@ -33,15 +33,15 @@ completed; if it has a tokenizer already, the new one is written beside it, to a
 NOT_LEARNING = COUNT_ONLY | {"skip_merge", "engine", "monitor"}
 
 
-def make_parser() -> Parser:
-    """Return the parser of the command's flags."""
+def merge_parser() -> Parser:
+    """Return the parser of its flags."""
     parser = Parser("merge", _DESCRIPTION)
     add_counts_flag(parser)
     add_run_flags(parser, NOT_LEARNING)
     return parser
 
 
-def run(options: Namespace) -> None:
+def run_merge(options: Namespace) -> None:
     """Learn merges again."""
     merge(options.counts, options.config, settings_of(options), options.quiet)
 

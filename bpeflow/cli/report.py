@@ -18,8 +18,8 @@ compares several runs.
 """
 
 
-def make_parser() -> Parser:
-    """Return the parser of the command's flags."""
+def report_parser() -> Parser:
+    """Return the parser of its flags."""
     parser = Parser("report", _DESCRIPTION, "RUN")
     parser.add_argument("run", metavar="RUN", type=Path, help="run folder")
     parser.add_argument(
@@ -32,7 +32,7 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(options: Namespace) -> None:
+def run_report(options: Namespace) -> None:
     """Write the page."""
     from bpeflow.look.page import write_page
 

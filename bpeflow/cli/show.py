@@ -35,8 +35,8 @@ _FIRST = 10_000
 log = logging.getLogger(__name__)
 
 
-def make_parser() -> Parser:
-    """Return the parser of the command's flags."""
+def show_parser() -> Parser:
+    """Return the parser of its flags."""
     parser = Parser("show", _DESCRIPTION, "TOKENIZER [TEXT | -] [flags]")
     parser.add_argument(
         "tokenizer", metavar="TOKENIZER", type=Path, help="run folder, or tokenizer in any known format"
@@ -55,7 +55,7 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(options: Namespace) -> None:
+def run_show(options: Namespace) -> None:
     """Show a text."""
     if (options.text is None) == (options.inputs is None):
         raise ConfigError("need a TEXT to show, - for standard input, or --input PATH")

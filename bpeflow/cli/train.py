@@ -15,7 +15,7 @@ from bpeflow.errors import ConfigError
 if TYPE_CHECKING:
     from bpeflow.counting.report import CountingReport
     from bpeflow.progress import Observer
-    from bpeflow.run_dir.run_report import LearningReport
+    from bpeflow.run_dir.run_files import LearningReport
     from bpeflow.training.train import TrainResult
 
 _DESCRIPTION = """\
@@ -31,14 +31,14 @@ Train a byte-level BPE tokenizer: count the pre-tokens of a corpus, learn merges
 _LONGEST_SHOWN = 60
 
 
-def make_parser() -> Parser:
-    """Return the parser of the command's flags."""
+def train_parser() -> Parser:
+    """Return the parser of its flags."""
     parser = Parser("train", _DESCRIPTION)
     add_run_flags(parser)
     return parser
 
 
-def run(options: Namespace) -> None:
+def run_train(options: Namespace) -> None:
     """Train as the flags and the config say."""
     flags = settings_of(options)
     if not flags and options.config is None:

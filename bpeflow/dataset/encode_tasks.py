@@ -19,8 +19,7 @@ from bpeflow.config import EngineSettings
 from bpeflow.corpus.sources import Corpus, CorpusEntry, check_unchanged
 from bpeflow.corpus.split import find_boundary
 from bpeflow.counting.cluster import OTHER_FILE_REMEDY, connect, task_folder
-from bpeflow.counting.manifest import Position
-from bpeflow.counting.plan import SegmentPlan
+from bpeflow.counting.plan import Position, SegmentPlan
 from bpeflow.dataset.corpus_encoder import CorpusEncoder, EncodedChunk
 from bpeflow.dataset.token_set import TokenSet
 from bpeflow.errors import ConfigError

@@ -83,7 +83,26 @@ class _Activity:
     is_finished: bool = False
 
 
-class PlainObserver(Observer):
+class ActivityObserver(Observer):
+    """An observer that treats all activities alike."""
+
+    def advance_to(self, name: str, done: int, total: int | None) -> None:
+        raise NotImplementedError
+
+    def counting(self, counted_bytes: int, total_bytes: int | None) -> None:
+        self.advance_to("counting", counted_bytes, total_bytes)
+
+    def encoding(self, encoded_bytes: int, total_bytes: int | None) -> None:
+        self.advance_to("encoding", encoded_bytes, total_bytes)
+
+    def decoding(self, decoded_bytes: int, total_bytes: int | None) -> None:
+        self.advance_to("decoding", decoded_bytes, total_bytes)
+
+    def learning(self, learned: int, wanted: int) -> None:
+        self.advance_to("learning", learned, wanted)
+
+
+class PlainObserver(ActivityObserver):
     """Prints a line at an interval, for log files and pipes."""
 
     def __init__(self, stream: IO[str]) -> None:
@@ -91,23 +110,11 @@ class PlainObserver(Observer):
         self._activities: dict[str, _Activity] = {}
         self._share = ""
 
-    def counting(self, counted_bytes: int, total_bytes: int | None) -> None:
-        self._report("counting", counted_bytes, total_bytes)
-
-    def encoding(self, encoded_bytes: int, total_bytes: int | None) -> None:
-        self._report("encoding", encoded_bytes, total_bytes)
-
-    def decoding(self, decoded_bytes: int, total_bytes: int | None) -> None:
-        self._report("decoding", decoded_bytes, total_bytes)
-
-    def learning(self, learned: int, wanted: int) -> None:
-        self._report("learning", learned, wanted)
-
     def monitored(self, sample: MonitorSample) -> None:
         parts = [f"{time.strftime('%H:%M:%S')} {sample.line()}", self._share, bottleneck_line(sample)]
         self._print(" | ".join(filter(None, parts)))
 
-    def _report(self, name: str, done: int, total: int | None) -> None:
+    def advance_to(self, name: str, done: int, total: int | None) -> None:
         """Print a line if one is due: at an interval, and once at the end of the activity."""
         now = time.monotonic()
         activity = self._activities.setdefault(name, _Activity(now, done, now))

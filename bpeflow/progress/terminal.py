@@ -21,7 +21,7 @@ from rich.text import Text
 from bpeflow._util.streams import LenientStream
 from bpeflow._util.text import format_size, show_token
 from bpeflow.flow import MAIN, MonitorSample
-from bpeflow.progress.observer import Observer, PlainObserver, bottleneck_line, time_left
+from bpeflow.progress.observer import ActivityObserver, Observer, PlainObserver, bottleneck_line, time_left
 
 #: Seconds between two samples of the monitor where they are redrawn in place.
 TABLE_INTERVAL = 2.0
@@ -57,45 +57,14 @@ def drawing(console: Console) -> Iterator[Observer]:
     if not (console.is_terminal or console.is_jupyter):
         yield PlainObserver(console.file)
         return
-    with View(console) as view:
-        yield TerminalObserver(view)
+    with TerminalObserver(console) as observer:
+        yield observer
 
 
-class TerminalObserver(Observer):
-    """Passes progress on to a live view."""
+class TerminalObserver(Progress, ActivityObserver):
+    """Shows progress as a live view, above which messages scroll. A context manager."""
 
     sample_interval = TABLE_INTERVAL
-
-    def __init__(self, view: View) -> None:
-        self._view = view
-
-    def counting(self, counted_bytes: int, total_bytes: int | None) -> None:
-        self._view.advance_to("counting", counted_bytes, total_bytes)
-
-    def encoding(self, encoded_bytes: int, total_bytes: int | None) -> None:
-        self._view.advance_to("encoding", encoded_bytes, total_bytes)
-
-    def decoding(self, decoded_bytes: int, total_bytes: int | None) -> None:
-        self._view.advance_to("decoding", decoded_bytes, total_bytes)
-
-    def learning(self, learned: int, wanted: int) -> None:
-        self._view.end_pipeline()
-        self._view.advance_to("learning", learned, wanted)
-
-    def merged(self, merges: int, left: bytes, right: bytes, count: int) -> None:
-        self._view.add_merge(merges, left, right, count)
-
-    def working(self, sample: MonitorSample) -> None:
-        self._view.add_sample(sample)
-
-    def monitored(self, sample: MonitorSample) -> None:
-        self._view.add_sample(sample)
-        if sample.stall is not None:
-            self._view.console.print(sample.stall.line(), markup=False, highlight=False)
-
-
-class View(Progress):
-    """The live view, above which messages scroll. A context manager."""
 
     def __init__(self, console: Console) -> None:
         self._activities: dict[str, TaskID] = {}
@@ -115,31 +84,36 @@ class View(Progress):
         )
 
     def advance_to(self, name: str, done: int, total: int | None) -> None:
-        """Note how far an activity is."""
         if name not in self._activities:  # what a resumed run had done before does not count for the rate
             self._activities[name] = self.add_task(name, total=total, completed=done)
         self.update(self._activities[name], completed=done, total=total)
 
-    def add_sample(self, sample: MonitorSample) -> None:
-        """Note the state of the pipeline."""
+    def learning(self, learned: int, wanted: int) -> None:
+        self._end_pipeline()
+        super().learning(learned, wanted)
+
+    def monitored(self, sample: MonitorSample) -> None:
+        self.working(sample)
+        if sample.stall is not None:
+            self.console.print(sample.stall.line(), markup=False, highlight=False)
+
+    def working(self, sample: MonitorSample) -> None:
         if self._samples and [*self._samples[-1].stages] != [*sample.stages]:  # another pipeline: that of the last sum
             self._samples.clear()
         self._samples.append(sample)
         if sample.processes:
             self._measured = sample
 
-    def add_merge(self, rank: int, left: bytes, right: bytes, count: int) -> None:
-        """Note the newest merge: its rank, from 1, and how often the pair occurred."""
-        self._merges.append((rank, left, right, count))
+    def merged(self, merges: int, left: bytes, right: bytes, count: int) -> None:
+        self._merges.append((merges, left, right, count))
 
-    def end_pipeline(self) -> None:
-        """Show the pipeline no more."""
+    def _end_pipeline(self) -> None:
         self._samples.clear()
         self._measured = None
 
     def stop(self) -> None:
         """Leave only the bars: a summary has the rest."""
-        self.end_pipeline()
+        self._end_pipeline()
         self._merges.clear()
         self.refresh()
         super().stop()

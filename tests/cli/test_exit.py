@@ -68,7 +68,7 @@ def test_a_panic_that_a_signal_became_is_that_signal(
             raise PanicException from error
         return 0
 
-    monkeypatch.setattr("bpeflow.cli.train.run", panic)
+    monkeypatch.setattr("bpeflow.cli.train.run_train", panic)
     assert main(["--config", "none"]) == 130
     assert capsys.readouterr().err == "bpeflow: interrupted\n"
 

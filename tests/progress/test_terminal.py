@@ -12,7 +12,7 @@ from rich.console import Console
 from bpeflow.flow import MonitorSample, ProcessUse, QueueDepth, StageRate
 from bpeflow.progress import observer
 from bpeflow.progress.observer import PlainObserver, bottleneck_line, time_left
-from bpeflow.progress.terminal import TerminalObserver, View
+from bpeflow.progress.terminal import TerminalObserver
 
 
 def sample(bottleneck: str | None = "counter", cpu: float = 45.0, *, measured: bool = True) -> MonitorSample:
@@ -33,11 +33,11 @@ def sample(bottleneck: str | None = "counter", cpu: float = 45.0, *, measured: b
     return MonitorSample(1.0, queues, stages, processes if measured else (), bounds, None, bottleneck)
 
 
-def new_view(columns: int) -> View:
-    return View(Console(file=io.StringIO(), width=columns))
+def new_view(columns: int) -> TerminalObserver:
+    return TerminalObserver(Console(file=io.StringIO(), width=columns))
 
 
-def drawn(view: View) -> list[str]:
+def drawn(view: TerminalObserver) -> list[str]:
     with view.console.capture() as screen:
         view.console.print(view.get_renderable())
     return [line.rstrip() for line in screen.get().splitlines() if line.strip()]
@@ -46,7 +46,7 @@ def drawn(view: View) -> list[str]:
 def drawn_samples(*samples: MonitorSample, columns: int = 120) -> list[str]:
     view = new_view(columns)
     for one in samples:
-        view.add_sample(one)
+        view.working(one)
     return drawn(view)
 
 
@@ -101,7 +101,7 @@ def test_a_short_bottleneck_is_not_shown() -> None:
 def test_the_newest_merges_come_first(columns: int) -> None:
     view = new_view(columns)
     for rank in range(1, 20):
-        view.add_merge(rank * 1000, b" inter", b"national" * rank, 100_000 // rank)
+        view.merged(rank * 1000, b" inter", b"national" * rank, 100_000 // rank)
     lines = drawn(view)
     assert lines[0] == "newest merges"
     assert lines[1].startswith("  19,000  5,263 ×  ' inter' + ")
@@ -111,9 +111,9 @@ def test_the_newest_merges_come_first(columns: int) -> None:
 
 def test_a_low_terminal_gets_fewer_lines() -> None:
     screen = io.StringIO()
-    with View(Console(file=screen, width=80, height=5, force_terminal=True)) as view:
+    with TerminalObserver(Console(file=screen, width=80, height=5, force_terminal=True)) as view:
         view.advance_to("counting", 1, 2)
-        view.add_sample(sample())
+        view.working(sample())
         screen.truncate(0)
         view.refresh()
         assert screen.getvalue().count("\n") == 4
@@ -174,15 +174,14 @@ def test_a_log_gets_a_line_with_the_time() -> None:
 
 def test_the_pipeline_is_shown_while_it_runs() -> None:
     screen = io.StringIO()
-    with View(Console(file=screen, width=60, force_terminal=True)) as view:
-        observer = TerminalObserver(view)
-        observer.counting(50, 100)
-        observer.monitored(sample())
+    with TerminalObserver(Console(file=screen, width=60, force_terminal=True)) as view:
+        view.counting(50, 100)
+        view.monitored(sample())
         view.refresh()
         seen = screen.getvalue()
         assert seen.rindex("counting") < seen.rindex("60/64") < seen.rindex("bottleneck: counter")
-        observer.learning(0, 3)
-        observer.merged(1, b"l", b"o", 7)
+        view.learning(0, 3)
+        view.merged(1, b"l", b"o", 7)
         screen.truncate(0)
         view.refresh()
         assert "'l' + 'o'" in screen.getvalue() and "60/64" not in screen.getvalue()
@@ -192,8 +191,8 @@ def test_the_pipeline_is_shown_while_it_runs() -> None:
 
 def test_messages_appear_above_the_view() -> None:
     screen = io.StringIO()
-    with View(Console(file=screen, width=60, force_terminal=True)) as view:
-        TerminalObserver(view).counting(50, 100)
+    with TerminalObserver(Console(file=screen, width=60, force_terminal=True)) as view:
+        view.counting(50, 100)
         view.refresh()
         screen.truncate(0)
         view.console.print("a message")
