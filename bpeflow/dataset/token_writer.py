@@ -165,7 +165,7 @@ def _npy_header(dtype: np.dtype[Any], length: int) -> bytes:
 
 
 class PartWriter:
-    """Appends to the token files of a split, each of at most `shard_tokens` ids. All parts but the last are complete."""
+    """Appends to the token files of a split, of at most `shard_tokens` ids each. All but the last are complete."""
 
     def __init__(self, tokens: TokenSet, split: Split, files: NewFiles, streams: ExitStack) -> None:
         self.parts: list[TokenWriter] = []
