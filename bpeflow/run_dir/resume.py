@@ -10,7 +10,7 @@ from typing import Any
 
 from bpeflow.config import Settings, make_settings, replace
 from bpeflow.corpus.files import STDIN
-from bpeflow.corpus.records import DOCUMENTS
+from bpeflow.corpus.sources import DOCUMENTS
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, ResumeError

@@ -24,7 +24,7 @@ from typing import Any
 from bpeflow._util.atomic import atomic_path, make_folder, publish, remove_parts, sync_folder
 from bpeflow.config import OutputSettings, Settings
 from bpeflow.corpus.files import STDIN
-from bpeflow.corpus.records import DOCUMENTS
+from bpeflow.corpus.sources import DOCUMENTS
 from bpeflow.counting.segments import has_segments, remove_segments
 from bpeflow.counting.shards import Scratch, remove_left_behind
 from bpeflow.errors import ConfigError, FolderInUseError, FormatError, ResumeError

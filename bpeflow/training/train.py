@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from bpeflow.backends import choose_backend
 from bpeflow.config import EngineSettings, Settings, load_values
-from bpeflow.corpus.records import DocumentIterable, split_off_documents
+from bpeflow.corpus.sources import DocumentIterable, split_off_documents
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
