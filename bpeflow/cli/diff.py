@@ -6,6 +6,7 @@ import json
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,7 +85,7 @@ def run_diff(options: Namespace) -> None:
             counts += counts if alike else [count_pretokens(tokenizers[1], inputs, observer, **settings)]
             tokens = [int(token_occurrences(*pair).sum()) for pair in zip(tokenizers, counts, strict=True)]
             sizes = [of_one.total_bytes for of_one in counts]
-            words = list(compare_pretokens(tokenizers[0], tokenizers[1], counts[0], _PRETOKENS))
+            words = list(islice(compare_pretokens(tokenizers[0], tokenizers[1], counts[0]), _PRETOKENS))
             content["corpus"] = {"bytes": sizes, "tokens": tokens, "pretokens": to_json(words)}
             parts.append(_Part("corpus", sizes, tokens, "count", map(_word_row, words)))
     if options.json:
