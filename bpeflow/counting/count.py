@@ -22,7 +22,7 @@ from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.budget import MemoryBudget, default_limit
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import Fingerprint
-from bpeflow.counting.merger import reduce_shards
+from bpeflow.counting.merger import CountMerger, reduce_shards
 from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
 from bpeflow.counting.plan import SegmentPart, SegmentPlan
 from bpeflow.counting.report import CorpusReport, CountingReport, describe_sources, describe_stages
@@ -50,7 +50,7 @@ SMALL_INPUT = {"native": 1_000_000_000, "regex": 4_000_000}
 #: The same for a corpus with streams, which only processes read in parallel.
 SMALL_STREAMS = 4_000_000
 
-#: The most mergers in threads by default. Each reads the tables of all counters.
+#: The most mergers in threads by default. As many threads add up the tables of all counters.
 MOST_MERGERS = 8
 
 #: The remedy if memory runs out.
@@ -182,7 +182,7 @@ class CorpusCounter:
             memory=memory,
             look=look,
         )
-        shared = SharedTables()
+        shared = SharedTables(mergers)
         segments = self._segments(memory, cluster)
         with explain_memory_error("counting the corpus", _MEMORY_REMEDY), removed_at_end(self.scratch):
             look.look_at(self.corpus.entries)
@@ -193,7 +193,7 @@ class CorpusCounter:
             else:
                 sums = self._count_segments(segments, build, runner, limit, cluster)
             reducing = perf_counter()
-            counts, documents = reduce_shards(sums, memory, shared)
+            counts, documents = reduce_shards(sums, CountMerger(memory, self.scratch), shared)
         ended = perf_counter()
         documents.log_left_out(log)
         warn_of_empty_sources(self.corpus.sources, documents)
