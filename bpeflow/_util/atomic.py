@@ -11,7 +11,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -182,20 +182,21 @@ def hold_part(file: SupportsFileno) -> None:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def remove_dead_parts(path: Path, *beside: Path) -> None:
-    """Remove the temporary files that killed processes left of a file and of those written together with it.
+def remove_dead_parts(path: Path, beside: Callable[[str], object] | None = None) -> None:
+    """Remove the temporary files that killed processes left of a file and, by their names, of those `beside` it.
 
     Other processes may be writing the same file now. A temporary file is dead if its lock is free (see `hold_part`).
     Where locks are not supported, nothing is removed.
     """
     target = Path(os.path.realpath(path))
-    for part in target.parent.glob(".*.part") if target.parent.is_dir() else ():
-        match = re.fullmatch(rf"\.{re.escape(target.name)}\.(\d+)\.part", part.name)
+    for part in target.parent.glob(".*.part"):
+        match = re.fullmatch(rf"\.{re.escape(target.name)}(\.\d+\.part)", part.name)
         if match is None or not is_unlocked(part):
             continue
-        for file in (target, *(Path(os.path.realpath(other)) for other in beside)):
-            with suppress(OSError):
-                file.with_name(f".{file.name}.{match[1]}.part").unlink(missing_ok=True)
+        for file in target.parent.glob(f".*{match[1]}"):
+            if file == part or (beside is not None and beside(file.name[1:].removesuffix(match[1]))):
+                with suppress(OSError):
+                    file.unlink(missing_ok=True)
 
 
 def is_unlocked(part: Path) -> bool:

@@ -40,7 +40,7 @@ from bpeflow.errors import (
 )
 
 #: The number that `bpeflow_abi` of a library must return: BPEFLOW_ABI in the header.
-ABI = 11
+ABI = 12
 
 #: Environment variable with a folder to search before the package's own. Sanitizer builds are tested this way.
 LIBRARY_PATH_VARIABLE = "BPEFLOW_LIBRARY_PATH"
@@ -229,8 +229,7 @@ _LEARN = {
 
 _ENCODE = {
     "bpeflow_model_new": _checked(POINTER(Vocabulary), _HANDLES),
-    "bpeflow_model_decoded_size": _unchecked(c_void_p, c_void_p, c_uint32, c_uint64, _NUMBER, _NUMBER),
-    "bpeflow_model_decode": _checked(c_void_p, c_void_p, c_uint32, c_uint64, c_void_p, c_uint64),
+    "bpeflow_model_decode": _unchecked(c_void_p, c_void_p, c_uint32, c_uint64, c_void_p, _NUMBER),
     "bpeflow_model_free": _freeing(),
     "bpeflow_read_ranks": _unchecked(c_char_p, c_uint64, c_void_p, c_void_p, c_void_p, c_uint64),
     "bpeflow_read_merges": _unchecked(c_char_p, c_uint64, c_char_p, c_uint64, c_uint32, c_void_p, c_uint64),
@@ -240,8 +239,7 @@ _ENCODE = {
     "bpeflow_cache_new": _checked(c_uint64, _HANDLES),
     "bpeflow_cache_free": _freeing(),
     "bpeflow_encoder_new": _checked(c_void_p, c_void_p, c_char_p, _HANDLES),
-    "bpeflow_encoder_encode": _unchecked(c_void_p, c_void_p, c_void_p, c_uint64),
-    "bpeflow_encoder_encode_pieces": _unchecked(c_void_p, c_void_p, c_void_p, c_void_p, c_uint64, c_void_p),
+    "bpeflow_encoder_encode": _unchecked(c_void_p, c_void_p, c_void_p, c_void_p, c_uint64, c_void_p),
     "bpeflow_encode_prepared": _Signature(c_int32, (POINTER(Prepared), c_char_p, c_int32)),
     "bpeflow_encoder_free": _freeing(),
 }

@@ -19,10 +19,10 @@ from bpeflow.cli.parser import Parser, add_counts_flag, names, number, numbers
 from bpeflow.cli.settings import add_run_flags, settings_of
 from bpeflow.cli.tables import output_console, print_table
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.run_dir.run_report import start_report
+from bpeflow.run_dir.run_files import start_report
 from bpeflow.training.compare import TIMES, Contender, compare, contenders
-from bpeflow.training.initial import resolve_initial
 from bpeflow.training.learn import LearnedMerges
+from bpeflow.training.task import resolve_initial
 
 _DESCRIPTION = """\
 Learn the same merges with several backends in turn, check that the results are equal, and print for each: seconds for

@@ -15,7 +15,7 @@ from bpeflow.errors import ConfigError
 if TYPE_CHECKING:
     from bpeflow.counting.report import CountingReport
     from bpeflow.progress import Observer
-    from bpeflow.run_dir.run_report import LearningReport
+    from bpeflow.run_dir.run_files import LearningReport
     from bpeflow.training.train import TrainResult
 
 _DESCRIPTION = """\

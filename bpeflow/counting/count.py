@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
+from socket import gethostname
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +26,9 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.counting.merger import reduce_shards
 from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
-from bpeflow.counting.plan import SegmentPlan
+from bpeflow.counting.plan import SegmentPart, SegmentPlan
 from bpeflow.counting.report import CorpusReport, CountingReport, describe_sources, describe_stages
-from bpeflow.counting.segments import SegmentFolder, has_segments, remove_segments
+from bpeflow.counting.segments import SegmentCounts, SegmentFolder, count_segment, has_segments, remove_segments
 from bpeflow.counting.shards import PARTITIONS, RECORD, Shard, new_scratch, removed_at_end
 from bpeflow.counting.table import SharedTables
 from bpeflow.errors import ConfigError, CorpusError
@@ -236,10 +237,16 @@ class CorpusCounter:
     ) -> list[Shard]:
         """Count the segments that are missing. Returns the sums of all partitions of all segments."""
         executor: Executor = "threads" if build.in_process or cluster else "processes"
-        if cluster is not None:
-            cluster.count(segments, build, runner)
-        else:
-            segments.count(runner, lambda entries: runner.run(build.counting(entries), executor), self.scratch)
+
+        def count_here(parts: Iterator[SegmentPart]) -> Iterator[tuple[SegmentPart, SegmentCounts, str, int]]:
+            for part in parts:
+                path = segments.path / f"{part.number:06d}.shard"
+                counts = count_segment(path, part.entries, build.counting(part.entries), runner, executor)
+                yield part, counts, gethostname(), 0
+                self.scratch.clear()
+
+        on_cluster = cluster and partial(cluster.count, folder=segments.path, build=build, runner=runner)
+        segments.count(runner, on_cluster or count_here)
         if cluster is not None and segments.statistics().bytes > _SMALL_SUM:
             sums = cluster.sum(segments, build, runner)
         else:

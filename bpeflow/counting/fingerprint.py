@@ -1,6 +1,7 @@
 """`Fingerprint`: everything that the counts of a corpus depend on.
 
-A run resumes only from counts with the same fingerprint, so counts of different corpora or settings are never mixed.
+A run resumes only from counts with the same fingerprint, so counts of different corpora or settings are never mixed. It
+is the manifest of a folder of segments, and, without the list of inputs, a part of the report of a run.
 """
 
 from __future__ import annotations
@@ -8,17 +9,25 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import sha256
+from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
+from bpeflow._util.atomic import read_json, write_json
 from bpeflow._util.text import Pattern
 from bpeflow.config import CountSettings
 from bpeflow.corpus.files import InputFile
 from bpeflow.corpus.sources import CorpusEntry
+from bpeflow.errors import ResumeError
 from bpeflow.pretokenize.normalizer import UNICODE_VERSION
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS, NAMED_REGEXES
+
+MANIFEST_FILE = "manifest.json"
+
+#: The version of a folder of segments, including the format of shards.
+VERSION = 3
 
 #: Settings that the counts do not depend on, and settings that the fingerprint states in another form. Every other
 #: setting, including any added in future, is part of the fingerprint.
@@ -148,3 +157,36 @@ def _change(path: str, before: Sequence[int], now: Sequence[int]) -> str:
 def _few(changes: Sequence[str]) -> list[str]:
     more = len(changes) - _MAX_CHANGES
     return [*changes[:_MAX_CHANGES], *([f"and {more} more changes"] if more > 0 else [])]
+
+
+def write_manifest(folder: Path, fingerprint: Fingerprint) -> None:
+    """Create the folder and the manifest. Raises `OSError`."""
+    write_json(folder / MANIFEST_FILE, {"version": VERSION, **asdict(fingerprint)})
+
+
+def has_manifest(folder: Path, fingerprint: Fingerprint) -> bool:
+    """Return whether the folder has a manifest.
+
+    Raises `ResumeError` if that is damaged, or has another fingerprint.
+    """
+    path = folder / MANIFEST_FILE
+    try:
+        values = read_json(path)
+        if (version := values["version"]) != VERSION:
+            raise ValueError(f"it has version {version}, this bpeflow reads {VERSION}")
+        changes = fingerprint.differences(Fingerprint(values["settings"], values["inputs"]))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise ResumeError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ResumeError(
+            f"{path} is damaged, or not a manifest of bpeflow ({error}): its segments cannot be resumed. Start over "
+            "with --restart or in another out_dir"
+        ) from None
+    if changes:
+        raise ResumeError(
+            f"the unfinished run in {folder.parent} counts something else: {'; '.join(changes)}. Undo the change to "
+            "resume it, or start over with --restart or in another out_dir"
+        )
+    return True

@@ -53,7 +53,6 @@ class PipelineRunner:
 
     Attributes:
         reports: work and resource use of each worker, added up over all pipelines.
-        last_reports: those of the last pipeline.
         on_sample: callback for samples of the monitor.
         sample_interval: seconds between two samples.
         spilled: amount of data written to the scratch folder to save memory.
@@ -76,7 +75,6 @@ class PipelineRunner:
             sample_interval: seconds between two samples.
         """
         self.reports: list[WorkerReport] = []
-        self.last_reports: list[WorkerReport] = []
         self.spilled = Spilled()
         self.done_bytes = 0
         self._total_bytes = total_bytes
@@ -101,7 +99,6 @@ class PipelineRunner:
             with closing(pipeline.run(executor)) as results:  # workers end before their scratch files are removed
                 shards: list[Shard] = list(results)
         self.done_bytes += sum(report.weight_done for report in pipeline.reports if report.stage == "counter")
-        self.last_reports = pipeline.reports
         self.reports = sum_reports(self.reports, pipeline.reports)
         self.spilled = sum((shard.spilled for shard in shards), start=self.spilled)
         return shards

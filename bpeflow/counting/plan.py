@@ -9,7 +9,14 @@ from functools import lru_cache
 from bpeflow.corpus.files import InputFile
 from bpeflow.corpus.parquet import row_groups
 from bpeflow.corpus.sources import CorpusEntry
-from bpeflow.counting.manifest import Position
+
+
+@dataclass(frozen=True, order=True)
+class Position:
+    """A position in a corpus: the index of an entry (a file or stream), and a byte offset in it."""
+
+    entry: int = 0
+    offset: int = 0
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
@@ -20,11 +20,11 @@ from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.sources import CorpusEntry
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.cluster import OTHER_FILE_REMEDY, PER_SLOT, Cluster, TaskReport, task_folder
-from bpeflow.counting.manifest import SegmentCounts, write_segment
 from bpeflow.counting.merger import CountMerger
 from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner, sum_reports
+from bpeflow.counting.plan import SegmentPart
 from bpeflow.counting.report import EngineReport, NodeReport
-from bpeflow.counting.segments import FILE_CHANGED_REMEDY, SegmentFolder, worker_reports
+from bpeflow.counting.segments import SegmentCounts, SegmentFolder, count_segment, write_segment
 from bpeflow.counting.shards import PARTITIONS, Scratch, Shard, owned_partitions
 from bpeflow.flow import MonitorSample, QueueDepth, StageRate, WorkerReport
 
@@ -61,10 +61,8 @@ class CountTasks:
         check_unchanged(entries, OTHER_FILE_REMEDY, was_read=False)
         with task_folder(self._scratch_dir, "bpeflow") as scratch:
             build = replace(self.build, scratch=Scratch(scratch))
-            runner = PipelineRunner(None)
-            sums = runner.run(build.counting(entries), "threads")
-            check_unchanged(entries, FILE_CHANGED_REMEDY)
-            return write_segment(self.folder / f"{number:06d}-{token_hex(8)}.shard", sums, runner.last_reports)
+            path = self.folder / f"{number:06d}-{token_hex(8)}.shard"
+            return count_segment(path, entries, build.counting(entries), PipelineRunner(None), "threads")
 
     def sum_partitions(self, shards: Sequence[Shard]) -> Shard:
         """Sum some partitions of the shards of segments. Returns a shard in a file in the folder."""
@@ -103,37 +101,31 @@ class ClusterCounting:
         per_slot = max(balanced, round(total / (slots * _SEGMENT)), 1)
         return min(wanted, max(-(-total // (slots * per_slot)), _MIN_SEGMENT))
 
-    def count(self, segments: SegmentFolder, build: PipelineBuilder, runner: PipelineRunner) -> None:
-        """Count the segments that are missing. Progress, reports and what was spilled go to `runner`.
+    def count(
+        self, parts: Iterator[SegmentPart], folder: Path, build: PipelineBuilder, runner: PipelineRunner
+    ) -> Iterator[tuple[SegmentPart, SegmentCounts, str, int]]:
+        """Count parts of the corpus as segments, as `SegmentFolder.count` has it. Progress goes to `runner`.
 
         Raises:
             EngineError: a node cannot take part, or the cluster is gone.
             TaskLostError: a task was lost too often.
             Exception: as `CorpusCounter.count`.
         """
-        with segments.kept_on_failure():
-            segments.open()
-            runner.done_bytes += segments.resumed_weight
+        tasks = self._tasks(folder, build)
+        calls = ((part, f"count {part}", (part.number, [entry.absolute() for entry in part.entries])) for part in parts)
+        for part, report in self._cluster.run(
+            tasks, CountTasks.count_segment, calls, tasks.folder, lambda: self._sample(runner)
+        ):
+            self._add(report)
+            self._counted[report.node] += part.weight
+            yield part, report.value, report.node, report.process
+            runner.spilled += report.value.spilled
+            runner.done_bytes += part.weight
             runner.report_progress()
-            tasks = self._tasks(segments, build)
-            calls = (
-                (part, f"count {part}", (part.number, [entry.absolute() for entry in part.entries]))
-                for part in segments.missing()
-            )
-            for part, report in self._cluster.run(
-                tasks, CountTasks.count_segment, calls, tasks.folder, lambda: self._sample(runner)
-            ):
-                self._add(report)
-                self._counted[report.node] += part.weight
-                segments.add(part, report.value, report.node, report.process)
-                runner.spilled += report.value.spilled
-                runner.done_bytes += part.weight
-                runner.report_progress()
-        runner.reports = worker_reports(segments.counted)
 
     def sum(self, segments: SegmentFolder, build: PipelineBuilder, runner: PipelineRunner) -> list[Shard]:
         """Return the sums of all partitions of all segments, without statistics. Raises as `count`."""
-        tasks = self._tasks(segments, build)
+        tasks = self._tasks(segments.path, build)
         shards = segments.shards(tasks.folder)
         parts = max(self._cluster.slots, -(-sum(shard.size for shard in shards) // _TASK_BYTES))
         owned = owned_partitions(min(parts, PARTITIONS))
@@ -156,7 +148,7 @@ class ClusterCounting:
         nodes = dict(sorted(self._nodes.items()))
         return EngineReport(kind="ray", tasks=sum(node.tasks for node in nodes.values()), nodes=nodes)
 
-    def _tasks(self, segments: SegmentFolder, build: PipelineBuilder) -> CountTasks:
+    def _tasks(self, folder: Path, build: PipelineBuilder) -> CountTasks:
         scratch_dir = build.settings.scratch_dir
         build = replace(
             build,
@@ -167,7 +159,7 @@ class ClusterCounting:
             memory=self.memory,
             look=None,
         )
-        return CountTasks(segments.path.absolute(), build)
+        return CountTasks(folder.absolute(), build)
 
     def _add(self, report: TaskReport) -> None:
         node = self._nodes.get(report.node, NodeReport(tasks=0, seconds=0, cpu_seconds=0, peak_memory_bytes=0))

@@ -2,7 +2,16 @@
 
 A run that was interrupted resumes with the segments that it finished, whoever counted them and in whichever order.
 Where segments end has no influence on the counts, as they end only where chunks may end. The last step sums the shards
-of all segments, a partition at a time.
+of all segments, a partition at a time. The files in the folder:
+
+    segments/
+      manifest.json   everything that the counts depend on (`Fingerprint`), written once and first
+      000000.shard    the counts of a segment (`Shard`)
+      000000.json     its record (`SegmentRecord`): which part of the corpus it covers, the shard's name and checksum
+
+The order of writing makes the folder durable: a shard's content is synced before the file gets its name, and the file
+has its name before a record mentions it. So every shard that is mentioned exists. Any other file in the folder is a
+leftover and is removed. Segments may be finished in any order. Manifest and records have checksums of their own.
 """
 
 from __future__ import annotations
@@ -13,32 +22,24 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from socket import gethostname
 from time import perf_counter
 
-from bpeflow._util.atomic import sync_folder
+from bpeflow._util.atomic import atomic_path, read_json, sync_folder, write_json
 from bpeflow._util.text import format_size
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.sources import CorpusEntry
-from bpeflow.counting.fingerprint import Fingerprint
-from bpeflow.counting.manifest import (
-    MANIFEST_FILE,
-    Position,
-    SegmentCounts,
-    SegmentRecord,
-    cannot_write_segment,
-    has_manifest,
-    write_manifest,
-    write_segment,
-)
+from bpeflow.counting.fingerprint import MANIFEST_FILE, Fingerprint, has_manifest, write_manifest
 from bpeflow.counting.pipelines import PipelineRunner, sum_reports
-from bpeflow.counting.plan import SegmentPart, SegmentPlan
-from bpeflow.counting.shards import Scratch, Shard
-from bpeflow.flow import WorkerReport
+from bpeflow.counting.plan import Position, SegmentPart, SegmentPlan
+from bpeflow.counting.shards import PARTITIONS, Shard, Spilled
+from bpeflow.errors import ScratchError
+from bpeflow.flow import Executor, Pipeline, WorkerReport
 
 #: Names of the files in the folder, and of the temporary files that a killed run leaves behind.
 _OWN_NAMES = re.compile(r"(\d{6,}|sum)(-[0-9a-f]+)?\.shard|\d{6,}\.json|(manifest|fingerprint)\.json|\..*\.part")
@@ -46,8 +47,11 @@ _RECORD = re.compile(r"\d{6,}\.json").fullmatch
 
 _begin = attrgetter("begin")
 
-#: A function that counts files and streams and returns the sums of all partitions.
-CountEntries = Callable[[list[CorpusEntry]], list[Shard]]
+_READ_SIZE = 1 << 20
+
+#: A function that counts parts of the corpus as segments, and yields each with its counts, the host name of the machine
+#: that counted it, and the id of the process if it was a task, else 0.
+CountParts = Callable[[Iterator[SegmentPart]], Iterator[tuple[SegmentPart, "SegmentCounts", str, int]]]
 
 #: The remedy for a file that changed while it was counted.
 FILE_CHANGED_REMEDY = (
@@ -56,6 +60,96 @@ FILE_CHANGED_REMEDY = (
 )
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SegmentCounts:
+    """The counts of a segment, in a file, and how they were counted.
+
+    Attributes:
+        file: name of the shard's file.
+        tokens: as in `Shard`.
+        sizes: as in `Shard`.
+        sha256: SHA-256 of the file.
+        statistics: statistics of the segment's documents.
+        spilled: amount of data spilled to count it.
+        reports: work and resource use of each worker.
+    """
+
+    file: str
+    tokens: tuple[int, ...]
+    sizes: tuple[int, ...]
+    sha256: str
+    statistics: DocumentStatistics
+    spilled: Spilled
+    reports: tuple[WorkerReport, ...]
+
+    def shard(self, folder: Path, partitions: range = range(PARTITIONS)) -> Shard:
+        """Return the counts, which are in a file in `folder`, without statistics."""
+        return replace(Shard.in_file(partitions, self.tokens, self.sizes, folder / self.file), spilled=Spilled())
+
+    @property
+    def size(self) -> int:
+        """Size of the file."""
+        return sum(self.sizes)
+
+    def is_intact(self, folder: Path) -> bool:
+        """Return whether the file still exists with the content that was written."""
+        path = folder / self.file
+        try:
+            if path.stat().st_size != self.size:
+                return False
+            with path.open("rb", buffering=0) as file:
+                digest = sha256()
+                while data := file.read(_READ_SIZE):
+                    digest.update(data)
+                return digest.hexdigest() == self.sha256
+        except OSError:
+            return False
+
+
+@dataclass(frozen=True)
+class SegmentRecord:
+    """The record of a finished segment.
+
+    Attributes:
+        number: its number, in the order in which segments were begun.
+        begin: position in the corpus where the segment begins.
+        end: position where it ends.
+        weight: the segment's part of the corpus, in bytes by the sizes of files.
+        counts: its counts.
+        seconds: wall time of the run between the segment finished before and this one.
+        node: host name of the machine that counted it.
+        process: id of the process, if it was a task; 0 if it was the pipeline of the main process.
+    """
+
+    number: int
+    begin: Position
+    end: Position
+    weight: int
+    counts: SegmentCounts
+    seconds: float
+    node: str
+    process: int = 0
+
+    @property
+    def file(self) -> str:
+        """Name of the record's file."""
+        return f"{self.number:06d}.json"
+
+    def save(self, folder: Path) -> None:
+        """Write the record. The shard must have its name already. Raises `OSError`."""
+        write_json(folder / self.file, asdict(self))
+
+    @classmethod
+    def load(cls, path: Path) -> SegmentRecord | None:
+        """Read a record. Returns None if it is damaged. Raises `OSError`."""
+        from pydantic import TypeAdapter
+
+        try:
+            return TypeAdapter(SegmentRecord).validate_python(read_json(path))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
 
 
 @dataclass(frozen=True)
@@ -82,10 +176,8 @@ class SegmentStatistics:
 class SegmentFolder:
     """The folder of segments of a training run.
 
-    Use it in this order: `open`, `missing` and `add` for each segment that is missing, and then the results.
-
     Attributes:
-        path: the folder, which need not exist before `open`.
+        path: the folder, which need not exist before `count`.
     """
 
     def __init__(self, folder: Path, plan: SegmentPlan, fingerprint: Fingerprint) -> None:
@@ -108,12 +200,8 @@ class SegmentFolder:
         self._recounted = 0
         self._since = perf_counter()
 
-    def open(self) -> None:
-        """Create the folder, or resume with the segments of an earlier run that are intact.
-
-        Raises:
-            ScratchError: the folder cannot be written to.
-        """
+    def _open(self) -> None:
+        """Create the folder, or resume with the segments of an earlier run that are intact."""
         try:
             if self._is_new:
                 if self.path.is_dir() and _remove_unknown(self.path, frozenset()):  # a run was killed at its start
@@ -122,7 +210,7 @@ class SegmentFolder:
             else:
                 self._resume()
         except OSError as error:
-            raise cannot_write_segment(self.path, error) from error
+            raise _cannot_write_segment(self.path, error) from error
         self._since = perf_counter()
 
     def _resume(self) -> None:
@@ -140,25 +228,10 @@ class SegmentFolder:
                     path if record is None else self.path / record.counts.file,
                 )
         _remove_unknown(self.path, known)
-        done = format_size(self.resumed_weight)
+        done = format_size(sum(record.weight for record in self._records))
         log.info("resuming %d segment(s), %s of input, from %s", len(self._records), done, self.path)
 
-    @property
-    def entries(self) -> Sequence[CorpusEntry]:
-        """The corpus."""
-        return self._plan.entries
-
-    @property
-    def counted(self) -> list[SegmentRecord]:
-        """The records of the segments that were counted since `open`."""
-        return self._records[len(self._resumed) :]
-
-    @property
-    def resumed_weight(self) -> int:
-        """Bytes of input files that the segments of earlier runs cover."""
-        return sum(record.weight for record in self._resumed)
-
-    def missing(self) -> Iterator[SegmentPart]:
+    def _missing(self) -> Iterator[SegmentPart]:
         """Yield the parts of the corpus that are still to be counted, one after another."""
         used = {record.number for record in self._records}
         numbers = (number for number in itertools.count() if number not in used)
@@ -171,43 +244,31 @@ class SegmentFolder:
                 position = end
             position = record.end if record else limit
 
-    def add(self, part: SegmentPart, counts: SegmentCounts, node: str, process: int = 0) -> None:
-        """Record a finished segment, whose shard is in the folder. Raises `ScratchError` if that is not possible."""
+    def _add(self, part: SegmentPart, counts: SegmentCounts, node: str, process: int) -> None:
+        """Record a finished segment, whose shard is in the folder."""
         now = perf_counter()
         seconds, self._since = now - self._since, now
         record = SegmentRecord(part.number, part.begin, part.end, part.weight, counts, seconds, node, process)
         try:
             record.save(self.path)
         except OSError as error:
-            raise cannot_write_segment(self.path / record.file, error) from error
+            raise _cannot_write_segment(self.path / record.file, error) from error
         self._records.append(record)
 
-    def count(self, runner: PipelineRunner, count_entries: CountEntries, scratch: Scratch) -> None:
-        """Count the segments that are missing, one after another.
-
-        Args:
-            runner: runs the pipelines.
-            count_entries: counts a part of the corpus.
-            scratch: where that spills.
+    def count(self, runner: PipelineRunner, count_parts: CountParts) -> None:
+        """Count the segments that are missing, and record each.
 
         Raises:
             ScratchError: a segment cannot be written.
-            CorpusError: a file changed while it was counted.
-            Exception: any error of `count_entries`.
+            Exception: any error of `count_parts`.
         """
         with self.kept_on_failure():
-            self.open()
-            runner.done_bytes += self.resumed_weight
+            self._open()
+            runner.done_bytes += sum(record.weight for record in self._resumed)
             runner.report_progress()
-            for part in self.missing():
-                self._count(part, runner, count_entries)
-                scratch.clear()
-
-    def _count(self, part: SegmentPart, runner: PipelineRunner, count_entries: CountEntries) -> None:
-        sums = count_entries(part.entries)
-        check_unchanged(part.entries, FILE_CHANGED_REMEDY)
-        counts = write_segment(self.path / f"{part.number:06d}.shard", sums, runner.last_reports)
-        self.add(part, counts, gethostname())
+            for part, counts, node, process in count_parts(self._missing()):
+                self._add(part, counts, node, process)
+        runner.reports = _worker_reports(self._records[len(self._resumed) :])
 
     @contextmanager
     def kept_on_failure(self) -> Iterator[None]:
@@ -231,7 +292,7 @@ class SegmentFolder:
 
     def reports(self, runner: PipelineRunner) -> list[WorkerReport]:
         """Return the reports of the workers of this run plus those of the runs that it resumes."""
-        return sum_reports(worker_reports(self._resumed), runner.reports)
+        return sum_reports(_worker_reports(self._resumed), runner.reports)
 
     def statistics(self) -> SegmentStatistics:
         """Return statistics about the segments."""
@@ -245,7 +306,7 @@ class SegmentFolder:
         )
 
 
-def worker_reports(records: Iterable[SegmentRecord]) -> list[WorkerReport]:
+def _worker_reports(records: Iterable[SegmentRecord]) -> list[WorkerReport]:
     """Add up the reports of each worker. The workers of all processes are numbered consecutively."""
     numbers: dict[tuple[str, str, int, int], int] = {}
     stages: Counter[str] = Counter()
@@ -285,3 +346,51 @@ def _remove_unknown(folder: Path, known: Collection[str]) -> bool:
     for path in unknown:
         path.unlink()
     return bool(unknown)
+
+
+def count_segment(
+    path: Path, entries: Sequence[CorpusEntry], pipeline: Pipeline, runner: PipelineRunner, executor: Executor
+) -> SegmentCounts:
+    """Count a segment by running the pipeline that counts its entries, and write it to a file.
+
+    Raises:
+        ScratchError: the segment cannot be written.
+        CorpusError: a file changed while it was counted.
+        Exception: any error of the pipeline.
+    """
+    sums = runner.run(pipeline, executor)
+    check_unchanged(entries, FILE_CHANGED_REMEDY)
+    return write_segment(path, sums, pipeline.reports)
+
+
+def write_segment(path: Path, sums: Iterable[Shard], reports: Sequence[WorkerReport]) -> SegmentCounts:
+    """Write the sums of all partitions as the durable shard of a segment.
+
+    Raises `ScratchError` if it cannot be written or the sums cannot be read.
+    """
+    ordered = sorted(sums, key=attrgetter("partitions.start"))
+    digest = sha256()
+    try:
+        with atomic_path(path) as temporary, temporary.open("wb") as file:
+            for data in chain.from_iterable(shard.blocks() for shard in ordered):
+                digest.update(data)
+                file.write(data)
+    except OSError as error:
+        raise _cannot_write_segment(path, error) from error
+    return SegmentCounts(
+        file=path.name,
+        tokens=tuple(chain.from_iterable(shard.tokens for shard in ordered)),
+        sizes=tuple(chain.from_iterable(shard.sizes for shard in ordered)),
+        sha256=digest.hexdigest(),
+        statistics=sum((shard.statistics for shard in ordered), start=DocumentStatistics()),
+        spilled=sum((shard.spilled for shard in ordered), start=Spilled()),
+        reports=tuple(reports),
+    )
+
+
+def _cannot_write_segment(path: Path, error: OSError) -> ScratchError:
+    """Return the error for a file of a segment that cannot be written, with the remedy."""
+    return ScratchError(
+        f"cannot write {path}: {error.strerror}. Make room on its disk, then continue with --resume: finished segments "
+        "are kept"
+    )

@@ -20,8 +20,7 @@ from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.sources import Corpus, CorpusEntry
 from bpeflow.corpus.split import find_boundary
 from bpeflow.counting.cluster import OTHER_FILE_REMEDY, connect, task_folder
-from bpeflow.counting.manifest import Position
-from bpeflow.counting.plan import SegmentPlan
+from bpeflow.counting.plan import Position, SegmentPlan
 from bpeflow.dataset.corpus_encoder import CorpusEncoder, EncodedChunk
 from bpeflow.dataset.token_set import TokenSet
 from bpeflow.errors import ConfigError

@@ -96,10 +96,11 @@ class TokenSet:
         """
         folder, found = self.path.parent, set()
         for name in os.listdir(folder) if folder.is_dir() else ():  # noqa: PTH208
-            path, divided = self._owner(name)
+            path, is_part = self.owner(name)
             if path is None or not any(file.exists() for file in self.files_of(path)):
                 continue
-            if divided == self.divided or _is_divided(path) == divided:
+            place = {} if is_part == self.divided else _place(path)
+            if is_part == self.divided or (place and ("shard" in place) == is_part):
                 found.add(path)
         return sorted(found, key=lambda path: (path != self.first, path))
 
@@ -107,8 +108,7 @@ class TokenSet:
         """Yield the earlier files to remove before `new` ones get their names, in that order.
 
         Ids go first, as they could be read with a new sidecar, which may match their size by coincidence. An index goes
-        while the sidecar still shows that it is part of a token file, unless a new one replaces it. A token file that
-        none replaces goes altogether.
+        while the sidecar still shows that it is part of a token file, unless a new one replaces it.
         """
         for path in self.existing_files():
             sidecar = sidecar_path(path)
@@ -123,13 +123,6 @@ class TokenSet:
             if path not in new:
                 yield sidecar
 
-    def unfinished_files(self) -> list[Path]:
-        """Return the paths of the files that have temporary files, of living or dead processes."""
-        folder = Path(os.path.realpath(self.first)).parent
-        names = os.listdir(folder) if folder.is_dir() else ()  # noqa: PTH208
-        parts = (re.fullmatch(r"\.(.*)\.[0-9]+\.part", name, re.DOTALL) for name in names)
-        return [folder / part[1] for part in parts if part and self._owner(part[1])[0]]
-
     def refuse_to_replace(self) -> None:
         """Raise `AlreadyExistsError` if a token file of the set exists, and `FormatError` if the first is a folder.
 
@@ -138,40 +131,26 @@ class TokenSet:
         """
         check_replaceable(self.first)
         existing = self.existing_files()
-        if self.first.exists() or not all(_first_of_set(path) == self.first.name for path in existing):
+        if self.first.exists() or not all(_place(path).get("first") == self.first.name for path in existing):
             files = (file for path in existing for file in self.files_of(path) if file.exists())
             raise already_exists(next(files, self.first))
 
-    def _owner(self, name: str) -> tuple[Path | None, bool]:
+    def owner(self, name: str) -> tuple[Path | None, bool]:
         """Return the token file that has a file of this name, if there is one, and whether it is a part."""
-        for path in self.splits.values():
-            ending = re.escape(path.suffix)
-            index = r"\.idx" if self.layout == "megatron" else rf"{ending}\.idx"
-            known = rf"({re.escape(path.stem)}(_[0-9]{{6,}})?)(?:{ending}|{ending}\.json|{index})"
-            if match := re.fullmatch(known, name):
-                return path.parent / f"{match[1]}{path.suffix}", match[2] is not None
-        return None, False
+        suffix = re.escape(self.path.suffix)
+        index = r"\.idx" if self.layout == "megatron" else rf"{suffix}\.idx"
+        stems = "|".join(re.escape(path.stem) for path in self.splits.values())
+        match = re.fullmatch(rf"((?:{stems})(_[0-9]{{6,}})?)(?:{suffix}|{suffix}\.json|{index})", name)
+        return (self.path.parent / f"{match[1]}{self.path.suffix}", match[2] is not None) if match else (None, False)
 
 
-def _set_of(path: Path) -> Any:
-    """Return what the sidecar of a token file says about its set. Raises `FormatError` and `OSError`."""
-    return read_sidecar(path).facts.get("set", {"first": path.name})
-
-
-def _first_of_set(path: Path) -> object:
-    """Return the name of the first token file of an existing one's set, if its sidecar is readable."""
+def _place(path: Path) -> dict[str, Any]:
+    """Return what the sidecar of a token file says about its place in a set; nothing if it is missing or damaged."""
     try:
-        return _set_of(path).get("first")
+        place: dict[str, Any] = read_sidecar(path).facts.get("set", {"first": path.name})
     except (FormatError, OSError):
-        return None
-
-
-def _is_divided(path: Path) -> bool | None:
-    """Return whether an existing token file is a part, or an undivided one; None if it is neither."""
-    try:
-        return "shard" in _set_of(path)
-    except (FormatError, OSError):
-        return False if sidecar_path(path).exists() else None
+        return {}
+    return place
 
 
 def check_not_input(outputs: Iterable[Path], files: Iterable[str]) -> None:

@@ -332,7 +332,7 @@ def new_token_set(tokens: TokenSet, facts: Mapping[str, Any]) -> Iterator[TokenS
         FormatError: as for `new_files`.
         OSError: as for `new_files`.
     """
-    remove_dead_parts(tokens.first, *tokens.unfinished_files())
+    remove_dead_parts(tokens.first, lambda name: tokens.owner(name)[0] is not None)
     with ExitStack() as streams, new_files() as files:
         first = files.new(tokens.first)
         with name_errors(tokens.first, first):

@@ -35,13 +35,13 @@ from bpeflow._util.atomic import write_text
 from bpeflow._util.byte_level import BYTE_CHARACTERS, UTF8_BYTES, describe_byte_conflict
 from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.errors import ConfigError, FormatError
-from bpeflow.formats.printable import find_bad_merge, find_merge_ids, ids_by_form, merge_lines, vocab_of_forms
+from bpeflow.formats.printable import find_merge_ids, ids_by_form, merge_lines, vocab_of_forms
 from bpeflow.formats.published import find_merges
-from bpeflow.formats.regex_dialects import check_pattern
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens
 from bpeflow.formats.untrusted import (
     Part,
     check_ids,
+    check_pattern,
     check_special_tokens,
     is_text,
     read_json,
@@ -192,29 +192,26 @@ def load_files(
         FormatError: a file is damaged, or the files do not belong together. The message has the file and the position.
     """
     ids = check_ids(Part(vocab_path, read_json(vocab_path)))
-    lines = _read_merges(merges_path)
+    merges, first = _read_merges(merges_path)
     for form in (*_UTF8_BYTES, *special_tokens):
         if form not in ids:
             raise FormatError(f"{vocab_path}: no id for {form!r}, which is a byte or a special token")
-    merge_ids = find_merge_ids(lines, ids)
-    if merge_ids is None:
-        index, problem = find_bad_merge(lines.splitlines(), ids)
-        first = 1 + read_text(merges_path).startswith("#version")
-        raise FormatError(f"{merges_path}, line {index + first}: {problem}")
+    merge_ids = find_merge_ids(merges, ids, lambda index: f"{merges_path}, line {first + index}")
     specials = {*special_tokens}
     if find_special_tokens:
         is_made = np.isin(np.fromiter(ids.values(), np.int64, len(ids)), merge_ids[:, 2])
         specials |= {*compress(ids, ~is_made)} - _BYTES
     special_ids = {form: ids[form] for form in sorted(specials, key=ids.__getitem__)}
-    return vocab_of_forms(vocab_path, ids, special_ids, lines, merge_ids, hidden)
+    return vocab_of_forms(vocab_path, ids, special_ids, merges, merge_ids, hidden)
 
 
-def _read_merges(path: Path) -> str:
-    """Return the merges, one per line."""
-    text = read_text(path).replace("\r\n", "\n")
-    if text.startswith("#version"):
-        text = text.partition("\n")[2]
-    return text if text.endswith("\n") or not text else text + "\n"
+def _read_merges(path: Path) -> tuple[list[str], int]:
+    """Return the merges, a line each, and the number of the first line."""
+    lines = read_text(path).replace("\r\n", "\n").split("\n")
+    if not lines[-1]:
+        lines.pop()
+    first = 1 + "".join(lines[:1]).startswith("#version")
+    return lines[first - 1 :], first
 
 
 # ---- bpeflow.json ----

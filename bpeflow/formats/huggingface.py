@@ -19,7 +19,7 @@ from bpeflow._util.atomic import write_text
 from bpeflow._util.byte_level import BYTE_CHARACTERS, from_printable
 from bpeflow._util.text import NormalizerName, short_repr
 from bpeflow.errors import FormatError
-from bpeflow.formats.components import (
+from bpeflow.formats.dialects import (
     byte_level,
     check_normalized_tokens,
     normalizer_to_json,
@@ -27,7 +27,7 @@ from bpeflow.formats.components import (
     read_pre_tokenizer,
     write_pre_tokenizer,
 )
-from bpeflow.formats.printable import find_bad_merge, find_merge_ids, ids_by_form, merge_lines, vocab_of_forms
+from bpeflow.formats.printable import find_merge_ids, ids_by_form, merge_lines, vocab_of_forms
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.formats.untrusted import Part, check_bytes, check_ids, has_duplicates, is_text, read_json
 from bpeflow.vocab import Vocab
@@ -248,32 +248,14 @@ def _read_vocab(model: Part, specials: dict[str, int]) -> Vocab:
     check_bytes(path, (bytes([byte]) for byte, character in enumerate(BYTE_CHARACTERS) if character in ids))
     if not isinstance(merges, list):
         raise model["merges"].need("a list")
-    lines = _merge_lines(merges)
-    merge_ids = find_merge_ids(lines, ids) if lines.count("\n") == len(merges) else None
-    if merge_ids is None:
-        index, problem = find_bad_merge(merges, ids)
-        raise FormatError(f"{path}: model.merges[{index}]: {problem}")
+    merge_ids = find_merge_ids(merges, ids, lambda index: f"{path}: model.merges[{index}]")
     if has_duplicates(merge_ids[:, :2].copy().view(np.uint64).ravel()):
         ranks: dict[tuple[int, ...], int] = {}
         for rank, pair in enumerate(map(tuple, merge_ids[:, :2].tolist())):
             if (first := ranks.setdefault(pair, rank)) < rank:
                 same = f"{short_repr(merges[rank])} is the same as merge {first}"
                 raise FormatError(f"{path}: model.merges[{rank}]: {same}")
-    return vocab_of_forms(path, ids, specials, lines, merge_ids)
-
-
-def _merge_lines(merges: Any) -> str:
-    """Return the merges, written as ``"a b"`` or, since tokenizers 0.20, as ``["a", "b"]``, one per line.
-
-    There are fewer lines if one has another form.
-    """
-    pairs = [entry for entry in merges if isinstance(entry, list)]
-    if not {*map(type, merges)} <= {str, list} or not {*map(len, pairs)} <= {2}:
-        return ""
-    try:
-        return "".join([f"{entry if isinstance(entry, str) else ' '.join(entry)}\n" for entry in merges])
-    except TypeError:
-        return ""
+    return vocab_of_forms(path, ids, specials, merges, merge_ids)
 
 
 def _warn_of_ignored_parts(file: Part) -> None:

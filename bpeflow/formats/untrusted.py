@@ -8,19 +8,25 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util.byte_level import UTF8_BYTES
 from bpeflow._util.packed import PackedBytes
-from bpeflow._util.text import short_repr
-from bpeflow.errors import FormatError
+from bpeflow._util.text import Pattern, short_repr
+from bpeflow.errors import FormatError, PatternError
+from bpeflow.pretokenize.regex import load_pretokenizer
 
 #: The largest number of unused ids in a file. `Vocab` has an entry of 8 bytes for each, so a damaged id could otherwise
 #: take any amount of memory. Published vocabularies have up to a few hundred.
 MOST_GAPS = 1_000_000
+
+#: The longest pattern that is compiled, in characters: far above any real one.
+_MAX_PATTERN_LENGTH = 100_000
+
+PatternType = TypeVar("PatternType", bound=Pattern)
 
 
 # ---- files ----
@@ -208,3 +214,18 @@ def is_text(value: object) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def check_pattern(pattern: PatternType, path: Path) -> PatternType:
+    """Return `pattern` if it is a name or an expression of the `regex` module, or several of them.
+
+    Raises `FormatError` otherwise.
+    """
+    steps: tuple[str, ...] = (pattern,) if isinstance(pattern, str) else pattern
+    if (length := sum(map(len, steps))) > _MAX_PATTERN_LENGTH:
+        raise FormatError(f"{path}: a pattern of {length} characters; the limit is {_MAX_PATTERN_LENGTH}")
+    try:
+        load_pretokenizer(pattern)
+    except PatternError as error:
+        raise FormatError(f"{path}: {error}") from error
+    return pattern

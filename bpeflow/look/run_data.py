@@ -17,7 +17,7 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.look.usage import tokens_of_prefixes
 from bpeflow.run_dir.layout import COUNTS_FILE, MONITOR_FILE, REPORT_FILE
-from bpeflow.run_dir.run_report import RunReport, read_report
+from bpeflow.run_dir.run_files import RunReport, read_report
 from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 

@@ -17,7 +17,6 @@ from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, ResumeE
 from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
-from bpeflow.run_dir.checkpoint import check_same_settings
 from bpeflow.run_dir.layout import (
     CHECKPOINT_FILE,
     COUNTS_FILE,
@@ -30,9 +29,17 @@ from bpeflow.run_dir.layout import (
     Phase,
     has_counts,
     phase_of,
+    same_folder,
 )
 from bpeflow.run_dir.run_dir import RunDir, publish_results, remove_unfinished
-from bpeflow.run_dir.run_report import RecordedRun, RunReport, check_counts, read_record, read_report
+from bpeflow.run_dir.run_files import (
+    RecordedRun,
+    RunReport,
+    check_counts,
+    check_same_settings,
+    read_record,
+    read_report,
+)
 
 log = logging.getLogger(__name__)
 
@@ -160,11 +167,6 @@ def make_way(folder: Path, settings: Settings, *, counts: bool = True, counts_in
         (unfinished / CHECKPOINT_FILE).unlink(missing_ok=True)
     else:
         remove_unfinished(folder)
-
-
-def same_folder(one: Path | None, other: Path | None) -> bool:
-    """Return whether two paths are known and name the same folder."""
-    return one is not None and other is not None and one.resolve() == other.resolve()
 
 
 def finish_publishing(folder: Path, restart: bool = False) -> None:

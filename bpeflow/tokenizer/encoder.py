@@ -42,7 +42,7 @@ class Encoder(Protocol):
 
     @property
     def name(self) -> str:
-        """The encoder's name in `encoder_choice.ENCODERS`."""
+        """The encoder's name in `tokenizer.ENCODERS`."""
 
     def encode(self, text: bytes, specials: SpecialTokens) -> list[int]:
         """Encode one text. Optimised for short texts."""

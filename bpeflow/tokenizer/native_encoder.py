@@ -149,10 +149,7 @@ class NativeEncoder:
 
     def count_tokens(self, text: Utf8, specials: SpecialTokens) -> int:
         if not self._takes_any_text:
-            prepared = self._prepare(bytes(text), specials)
-            if prepared is None:
-                return len(self._encode_in_pieces([bytes(text)], specials, _UINT32)[0])
-            text, specials = prepared
+            return len(self.encode_to_array(text, specials, _UINT32))
         session = self._take_session()
         try:
             if len(text) > SHORT_TEXT or not isinstance(text, bytes):
@@ -174,15 +171,14 @@ class NativeEncoder:
 
     def _decode(self, ids: NDArray[np.unsignedinteger[Any]]) -> bytes:
         arguments = (self._model, ids.ctypes.data, ids.itemsize, len(ids))
-        size, bad = c_uint64(), c_uint64()
-        function = self._library.bpeflow_model_decoded_size
-        status = function(*arguments, byref(size), byref(bad))
+        size, function = c_uint64(), self._library.bpeflow_model_decode
+        status = function(*arguments, None, byref(size))
         if status == UNKNOWN_ID:
-            raise unknown_token_error(int(ids[bad.value]), bad.value, len(self._spec.vocab))
+            raise unknown_token_error(int(ids[size.value]), size.value, len(self._spec.vocab))
         check_status(status, function)
         text: bytes = _new_bytes(None, size.value)
         if text:  # safe to write to: no other reference exists yet (but the empty object is shared by all)
-            self._library.bpeflow_model_decode(*arguments, text, len(text))
+            check_status(function(*arguments, text, byref(size)), function)
         return text
 
     def _encode_short(self, session: Session, text: bytes, specials: SpecialTokens) -> int:
@@ -204,7 +200,7 @@ class NativeEncoder:
         """Encode one text into `ids`, or only count its ids. Return their number."""
         encoding = session.encoding(self._pattern, self._native_specials(specials), ids)
         function = self._library.bpeflow_encoder_encode
-        status = function(session.handle, byref(encoding), _address(text), len(text))
+        status = function(session.handle, byref(encoding), _address(text), byref(c_uint64(len(text))), 1, None)
         if status:
             _raise(status, function, bytes(text))
         return int(encoding.written)
@@ -220,7 +216,7 @@ class NativeEncoder:
         session, native = self._take_session(), self._native_specials(specials)
         try:
             encoding = session.encoding(pattern, native, ids)
-            function = self._library.bpeflow_encoder_encode_pieces
+            function = self._library.bpeflow_encoder_encode
             status = function(session.handle, byref(encoding), text, ends.ctypes.data, len(pieces), id_ends.ctypes.data)
         finally:
             self._idle.append(session)

@@ -6,9 +6,8 @@ Threads pay off with the native encoder, which releases the interpreter lock.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
-from threading import Lock
 from typing import Any, TypeVar
 
 import numpy as np
@@ -38,17 +37,29 @@ def encode_text(
     dtype: np.dtype[Any],
     threads: int | None,
 ) -> NDArray[Any]:
-    """Return the ids of a text, encoded in parts. Raises as `Tokenizer.encode_to_numpy` does."""
-    joined = JoinedIds(len(text), dtype)
+    """Return the ids of a text, encoded in parts. Raises as `Tokenizer.encode_to_numpy` does.
 
-    def encode(begin: int, end: int) -> None:
+    The ids of each part are copied into one array as soon as those of all parts before it are. The array is allocated
+    for one id per byte, which costs nothing, because only pages that are written take memory.
+    """
+
+    def encode(begin: int, end: int) -> NDArray[Any]:
         with memoryview(text) as view, view[begin:end] as part:
-            joined.add(begin, end, encoder.encode_to_array(part, specials, dtype))
+            return encoder.encode_to_array(part, specials, dtype)
 
+    spans = [*cut_text(text, pretokenizer, specials)]
+    parts = in_threads(spans, encode, threads)
     try:
-        for _ in in_threads(cut_text(text, pretokenizer, specials), encode, threads):
-            pass
-        return joined.result()
+        if len(spans) == 1:
+            return next(parts)
+        ids, size = np.empty(len(text), dtype), 0
+        for part in parts:
+            if size + len(part) > len(ids):  # only a normalizer makes more ids than a text has bytes
+                ids.resize(2 * (size + len(part)), refcheck=False)
+            ids[size : size + len(part)] = part
+            size += len(part)
+        ids.resize(size, refcheck=False)
+        return ids
     except UnmatchedTextError:
         raise
     except InvalidTextError:
@@ -65,7 +76,7 @@ def encode_texts(
 
     encoded: list[list[int]] = []
     try:
-        for group, ends in in_threads(group_texts(texts), encode, threads):
+        for group, ends in in_threads([*group_texts(texts)], encode, threads):
             ids, last = group.tolist(), ends.tolist()
             encoded += map(ids.__getitem__, map(slice, [0, *last], last))
         return encoded
@@ -73,24 +84,17 @@ def encode_texts(
         return for_each(lambda text: encoder.encode(text, specials), texts)  # raises it with the index
 
 
-def in_threads(spans: Iterable[Span], work: Callable[[int, int], Result], threads: int | None) -> Iterator[Result]:
-    """Yield the result of `work` for each span, in order, from up to `threads` threads (None: one per core).
-
-    Args:
-        spans: the begin and end of each part of something that `work` knows.
-        work: called with a begin and an end.
-        threads: the number of threads.
+def in_threads(spans: Sequence[Span], work: Callable[[int, int], Result], threads: int | None) -> Iterator[Result]:
+    """Yield the result of `work` for each span (begin, end), in order, from up to `threads` threads.
 
     Raises `ConfigError` if `threads` is not valid.
     """
-    workers, remaining = validate_threads(threads), iter(spans)
-    first = list(itertools.islice(remaining, 2)) if workers > 1 else []
-    parts = itertools.chain(first, remaining)
-    if len(first) < 2:
-        yield from itertools.starmap(work, parts)
+    workers = validate_threads(threads)
+    if workers == 1 or len(spans) < 2:
+        yield from itertools.starmap(work, spans)
         return
     with futures.ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(lambda span: work(*span), parts)
+        yield from pool.map(work, *zip(*spans, strict=True))
 
 
 def validate_threads(threads: int | None) -> int:
@@ -138,52 +142,3 @@ def group_texts(texts: Sequence[bytes]) -> Iterator[Span]:
             begin, size = index + 1, 0
     if begin < len(texts):
         yield begin, len(texts)
-
-
-class JoinedIds:
-    """Joins the ids of the parts of a text in one array. Threads add parts in any order, and copy them into place.
-
-    Copying is worth sharing: when the system provides the memory of the array, page by page, that may take as long as
-    encoding.
-
-    The array is allocated for one id per byte. That costs nothing, because only pages that are written take memory.
-    Only a normalizer can make more ids than a text has bytes.
-
-    Args:
-        length: the length of the text in bytes.
-        dtype: the dtype of the ids.
-    """
-
-    def __init__(self, length: int, dtype: np.dtype[Any]) -> None:
-        self._length = length
-        self._ids = np.empty(length, dtype)
-        self._lock = Lock()
-        self._early: dict[int, tuple[int, NDArray[Any]]] = {}  # by the begin of the part: its end and its ids
-        self._joined = self._end = 0  # bytes of text whose ids have places, and the number of these ids
-        self._excess: list[NDArray[Any]] = []  # what does not fit, and all that follows it
-
-    def add(self, begin: int, end: int, ids: NDArray[Any]) -> None:
-        """Add the ids of a part of the text. Copy those that have places now: these, and others that came too early."""
-        if end - begin == self._length:
-            self._ids, self._end = ids, len(ids)
-            return
-        with self._lock:
-            self._early[begin] = end, ids
-            placed = [*self._place()]
-        for first, part in placed:
-            self._ids[first : first + len(part)] = part
-
-    def _place(self) -> Iterator[tuple[int, NDArray[Any]]]:
-        """Find places for the parts that follow those that have one. Yield both."""
-        while self._joined in self._early:
-            self._joined, ids = self._early.pop(self._joined)
-            if self._excess or self._end + len(ids) > len(self._ids):
-                self._excess.append(ids)
-            else:
-                yield self._end, ids
-                self._end += len(ids)
-
-    def result(self) -> NDArray[Any]:
-        """Return the ids of the whole text, when all parts were added."""
-        self._ids.resize(self._end, refcheck=False)
-        return np.concatenate([self._ids, *self._excess]) if self._excess else self._ids

@@ -16,15 +16,16 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 import bpeflow
-from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy
-from bpeflow.errors import InputTypeError, SpecialTokenError, UnknownTokenError
+from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, close_matches
+from bpeflow.errors import ConfigError, InputTypeError, NativeUnavailableError, SpecialTokenError, UnknownTokenError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens, tokenizer_hash
 from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.pretokenize.regex import load_pretokenizer
-from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES
-from bpeflow.tokenizer.encoder_choice import new_encoder
+from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, Encoder
+from bpeflow.tokenizer.native_encoder import NativeEncoder
 from bpeflow.tokenizer.offsets import Offsets, token_lengths, token_offsets
 from bpeflow.tokenizer.parallel import encode_text, encode_texts
+from bpeflow.tokenizer.python_encoder import PythonEncoder
 from bpeflow.tokenizer.special_tokens import (
     NO_SPECIAL_TOKENS,
     SpecialChoice,
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from bpeflow.config.keywords import EncodeKeywords, TokenizerKeywords, TransformersKeywords
+
+#: Names of the encoders, best first. ``auto`` takes the first that is available.
+ENCODERS = ("native", "python")
 
 #: Number of special tokens that an error message lists.
 _SPECIAL_TOKENS_IN_ERROR = 5
@@ -712,3 +716,26 @@ class Tokenizer:
     ) -> Iterator[str]:
         """Yield the text of a stream of ids, each piece as soon as it is complete."""
         return self.stream_decoder(errors, skip_special_tokens=skip_special_tokens).decode(ids)
+
+
+def new_encoder(spec: TokenizerSpec, name: str = "auto", cache_bytes: int = DEFAULT_CACHE_BYTES) -> Encoder:
+    """Return the encoder of that name. ``auto`` is the native one if it is available, else the Python one.
+
+    Raises:
+        ConfigError: the name is unknown, or the cache size is invalid.
+        NativeUnavailableError: ``native`` was requested but is not available.
+        FormatError: the vocabulary and the merges do not fit each other.
+    """
+    if name not in ("auto", *ENCODERS):
+        nearest = close_matches(str(name), ENCODERS)
+        hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+        raise ConfigError(f"unknown encoder {name!r}; {hint}there are: auto, {', '.join(ENCODERS)}")
+    if not isinstance(cache_bytes, int) or not 0 <= cache_bytes < 1 << 63:
+        raise ConfigError(f"cache_bytes is {cache_bytes!r}; it must be an integer number of bytes, 0 for no cache")
+    if name != "python":
+        try:
+            return NativeEncoder(spec, cache_bytes)
+        except NativeUnavailableError:
+            if name == "native":
+                raise
+    return PythonEncoder(spec, cache_bytes)

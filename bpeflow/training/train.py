@@ -19,7 +19,6 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.progress import Observer, observer_for
-from bpeflow.run_dir.checkpoint import MergeCheckpoint, learning_fingerprint
 from bpeflow.run_dir.layout import (
     COUNTS_FILE,
     PAGE_FILE,
@@ -27,6 +26,7 @@ from bpeflow.run_dir.layout import (
     SEGMENTS,
     UNFINISHED,
     VOCAB_FILES,
+    same_folder,
     vocab_subfolder,
 )
 from bpeflow.run_dir.resume import (
@@ -36,12 +36,18 @@ from bpeflow.run_dir.resume import (
     make_run_settings,
     make_way,
     nothing_left,
-    same_folder,
 )
 from bpeflow.run_dir.run_dir import RunDir
-from bpeflow.run_dir.run_report import LearningReport, RunReport, TokenReport, start_report
-from bpeflow.training.initial import check_formats, resolve_initial, spec_of, split_off_tokenizer
+from bpeflow.run_dir.run_files import (
+    LearningReport,
+    MergeCheckpoint,
+    RunReport,
+    TokenReport,
+    learning_fingerprint,
+    start_report,
+)
 from bpeflow.training.learn import LearnedMerges, learn_with_settings
+from bpeflow.training.task import check_formats, resolve_initial, spec_of, split_off_tokenizer
 from bpeflow.vocab import Merge, Vocab
 
 if TYPE_CHECKING:

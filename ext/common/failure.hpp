@@ -1,7 +1,9 @@
-// Exceptions of the C++ libraries. `status_of` turns them into statuses.
+// Exceptions of the C++ libraries, and the statuses of the C interface that they become.
 #pragma once
 
 #include "bpeflow.h"
+
+#include <cerrno>
 
 namespace bpeflow {
 
@@ -21,5 +23,20 @@ struct FileFailure : Failure {
 struct OutputFailure : FileFailure {
     using FileFailure::FileFailure;
 };
+
+// Call `work`. Return BPEFLOW_OK, or the status of the exception that it threw.
+template <typename Work> int status_of(const Work &work) noexcept {
+    try {
+        work();
+        return BPEFLOW_OK;
+    } catch (const FileFailure &failure) {
+        errno = failure.error; // destructors that ran since then may have changed it
+        return failure.status;
+    } catch (const Failure &failure) {
+        return failure.status;
+    } catch (...) { // std::bad_alloc or std::length_error: the libraries throw nothing else
+        return BPEFLOW_NO_MEMORY;
+    }
+}
 
 } // namespace bpeflow

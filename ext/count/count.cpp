@@ -8,7 +8,7 @@
 #include "kernels.hpp"
 #include "shard.hpp"
 #include "sorting.hpp"
-#include "status.hpp"
+#include "failure.hpp"
 #include "unicode_tables.hpp"
 
 #include <algorithm>

@@ -5,7 +5,6 @@
 #include "canonical.hpp"
 #include "failure.hpp"
 #include "shard.hpp"
-#include "status.hpp"
 
 #include <cstddef>
 #include <cstdint>

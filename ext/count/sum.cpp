@@ -4,7 +4,6 @@
 #include "bpeflow.h"
 #include "count.hpp"
 #include "failure.hpp"
-#include "status.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -3,31 +3,17 @@
 #include "bpeflow.h"
 #include "cache.hpp"
 #include "encoder.hpp"
+#include "failure.hpp"
 #include "kernels.hpp"
 #include "merge_lines.hpp"
 #include "model.hpp"
 #include "ranks.hpp"
 #include "specials.hpp"
-#include "status.hpp"
 #include "strings.hpp"
 
 #include <algorithm>
 #include <cstdint>
 #include <vector>
-
-namespace bpeflow {
-namespace {
-
-// Call work(ids) with the ids as an array of their type.
-template <typename Work> int with_ids(const void *ids, std::uint32_t id_size, std::uint64_t count, const Work &work) {
-    if (!ids && count > 0) return BPEFLOW_BAD_ARGUMENT;
-    if (id_size == 2) return work(static_cast<const std::uint16_t *>(ids));
-    if (id_size == 4) return work(static_cast<const std::uint32_t *>(ids));
-    return BPEFLOW_BAD_ARGUMENT;
-}
-
-} // namespace
-} // namespace bpeflow
 
 struct bpeflow_model {
     bpeflow::Model model;
@@ -131,13 +117,8 @@ int bpeflow_encoder_new(const bpeflow_model *model, bpeflow_cache *cache, const 
         [&] { *encoder = new bpeflow_encoder{{model->model, *kernels, cache->shared, cache->own_bytes}}; });
 }
 
-int bpeflow_encoder_encode(bpeflow_encoder *encoder, bpeflow_encoding *encoding, const std::uint8_t *text,
-                           std::uint64_t length) {
-    return bpeflow_encoder_encode_pieces(encoder, encoding, text, &length, 1, nullptr);
-}
-
-int bpeflow_encoder_encode_pieces(bpeflow_encoder *encoder, bpeflow_encoding *encoding, const std::uint8_t *data,
-                                  const std::uint64_t *ends, std::uint64_t pieces, std::uint64_t *id_ends) {
+int bpeflow_encoder_encode(bpeflow_encoder *encoder, bpeflow_encoding *encoding, const std::uint8_t *data,
+                           const std::uint64_t *ends, std::uint64_t pieces, std::uint64_t *id_ends) {
     if (!encoder || !encoding || (!ends && pieces > 0)) return BPEFLOW_BAD_ARGUMENT;
     const bpeflow::Specials *specials = encoding->specials ? &encoding->specials->specials : nullptr;
     return bpeflow::status_of([&] { encoder->encoder.encode(*encoding, specials, data, ends, pieces, id_ends); });
@@ -145,8 +126,8 @@ int bpeflow_encoder_encode_pieces(bpeflow_encoder *encoder, bpeflow_encoding *en
 
 std::int32_t bpeflow_encode_prepared(bpeflow_prepared *prepared, const std::uint8_t *text, std::int32_t length) {
     if (!prepared || length < 0) return -BPEFLOW_BAD_ARGUMENT;
-    const int status =
-        bpeflow_encoder_encode(prepared->encoder, &prepared->encoding, text, static_cast<std::uint64_t>(length));
+    const auto end = static_cast<std::uint64_t>(length);
+    const int status = bpeflow_encoder_encode(prepared->encoder, &prepared->encoding, text, &end, 1, nullptr);
     return status == BPEFLOW_OK ? static_cast<std::int32_t>(prepared->encoding.written) : -status;
 }
 
@@ -154,21 +135,14 @@ void bpeflow_encoder_free(bpeflow_encoder *encoder) {
     delete encoder;
 }
 
-int bpeflow_model_decoded_size(const bpeflow_model *model, const void *ids, std::uint32_t id_size, std::uint64_t count,
-                               std::uint64_t *size, std::uint64_t *bad) {
-    if (!model || !size || !bad) return BPEFLOW_BAD_ARGUMENT;
-    return bpeflow::with_ids(ids, id_size, count, [&](const auto *given) {
-        std::uint64_t sum = 0;
-        *bad = model->model.tokens.add_lengths(given, count, sum);
-        *size = sum;
-        return *bad == count ? BPEFLOW_OK : BPEFLOW_UNKNOWN_ID;
-    });
-}
-
 int bpeflow_model_decode(const bpeflow_model *model, const void *ids, std::uint32_t id_size, std::uint64_t count,
-                         std::uint8_t *data, std::uint64_t size) {
-    if (!model || (!data && size > 0)) return BPEFLOW_BAD_ARGUMENT;
-    return bpeflow::with_ids(ids, id_size, count, [&](const auto *given) {
-        return model->model.tokens.decode(given, count, data, size) ? BPEFLOW_OK : BPEFLOW_NO_ROOM;
-    });
+                         std::uint8_t *data, std::uint64_t *size) {
+    if (!model || !size || (!ids && count > 0)) return BPEFLOW_BAD_ARGUMENT;
+    const bpeflow::Tokens &tokens = model->model.tokens;
+    const auto decode = [&](const auto *given) {
+        return data ? tokens.decode(given, count, data, *size) : tokens.measure(given, count, *size);
+    };
+    if (id_size == 2) return decode(static_cast<const std::uint16_t *>(ids));
+    if (id_size == 4) return decode(static_cast<const std::uint32_t *>(ids));
+    return BPEFLOW_BAD_ARGUMENT;
 }

@@ -4,7 +4,6 @@
 #include "bpeflow.h"
 #include "pairs.hpp"
 #include "self_merging.hpp"
-#include "short_tokens.hpp"
 #include "tokens.hpp"
 #include "whole_tokens.hpp"
 

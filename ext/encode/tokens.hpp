@@ -1,6 +1,8 @@
 // The bytes of all tokens, and decoding ids with them.
 #pragma once
 
+#include "bpeflow.h"
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -36,34 +38,38 @@ class Tokens {
                std::memcmp(made, bytes(merge[0]), left) == 0 && std::memcmp(made + left, bytes(merge[1]), right) == 0;
     }
 
-    // Add the lengths of the tokens of `ids` to `size`, up to the first unknown id. Return the index of that id,
-    // `given` if all are known.
-    template <typename Id> std::uint64_t add_lengths(const Id *ids, std::uint64_t given, std::uint64_t &size) const {
+    // Set `size` to the size of the tokens of `ids`. If one is unknown, set it to the index of the first such id.
+    template <typename Id> int measure(const Id *ids, std::uint64_t given, std::uint64_t &size) const {
+        std::uint64_t sum = 0;
         for (std::uint64_t i = 0; i < given; i++) {
             const std::size_t more = ids[i] < count() ? length(ids[i]) : 0;
-            if (more == 0) return i;
-            size += more;
+            if (more == 0) {
+                size = i;
+                return BPEFLOW_UNKNOWN_ID;
+            }
+            sum += more;
         }
-        return given;
+        size = sum;
+        return BPEFLOW_OK;
     }
 
-    // Write the bytes of the tokens of `ids`. Return false, with some of them written, if they are not `size` bytes.
+    // Write the bytes of the tokens of `ids`. Some of them may be written if they are not `size` bytes.
     template <typename Id>
-    bool decode(const Id *ids, std::uint64_t given, std::uint8_t *data, std::uint64_t size) const {
+    int decode(const Id *ids, std::uint64_t given, std::uint8_t *data, std::uint64_t size) const {
         std::uint8_t *const end = data + size;
         for (std::uint64_t i = 0; i < given; i++) {
-            if (ids[i] >= count()) return false;
+            if (ids[i] >= count()) return BPEFLOW_NO_ROOM;
             const std::uint8_t *const token = bytes(ids[i]);
             const std::size_t more = length(ids[i]), room = static_cast<std::size_t>(end - data);
             if (more <= stride && room >= stride) {
                 std::memcpy(data, token, stride); // copy a fixed size: the next token overwrites the excess
             } else {
-                if (more > room) return false;
+                if (more > room) return BPEFLOW_NO_ROOM;
                 std::copy_n(token, more, data);
             }
             data += more;
         }
-        return data == end;
+        return data == end ? BPEFLOW_OK : BPEFLOW_NO_ROOM;
     }
 
   private:

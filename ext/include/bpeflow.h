@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Incremented with every change below. Python refuses a library with another number. */
-#define BPEFLOW_ABI 11
+#define BPEFLOW_ABI 12
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
@@ -329,14 +329,10 @@ typedef struct {
     uint64_t written;                 /* result: the number of ids */
 } bpeflow_encoding;
 
-/* Encode a text of `length` bytes. With a pattern the text must be valid UTF-8, or the status is BPEFLOW_NOT_UTF8. */
-BPEFLOW_API int bpeflow_encoder_encode(bpeflow_encoder *encoder, bpeflow_encoding *encoding, const uint8_t *text,
-                                       uint64_t length);
-
 /* Encode `pieces` texts, one after another in `data`. Piece i ends at ends[i] (ascending), and its ids end at
- * id_ends[i]. `id_ends` may be NULL. */
-BPEFLOW_API int bpeflow_encoder_encode_pieces(bpeflow_encoder *encoder, bpeflow_encoding *encoding, const uint8_t *data,
-                                              const uint64_t *ends, uint64_t pieces, uint64_t *id_ends);
+ * id_ends[i]. `id_ends` may be NULL. With a pattern the texts must be valid UTF-8, or the status is BPEFLOW_NOT_UTF8. */
+BPEFLOW_API int bpeflow_encoder_encode(bpeflow_encoder *encoder, bpeflow_encoding *encoding, const uint8_t *data,
+                                       const uint64_t *ends, uint64_t pieces, uint64_t *id_ends);
 
 /* An encoder with the parameters of its calls, prepared once for many texts. */
 typedef struct {
@@ -344,20 +340,16 @@ typedef struct {
     bpeflow_encoding encoding;
 } bpeflow_prepared;
 
-/* The same as bpeflow_encoder_encode. Return the number of ids, or -status. */
+/* The same as bpeflow_encoder_encode for one text. Return the number of ids, or -status. */
 BPEFLOW_API int32_t bpeflow_encode_prepared(bpeflow_prepared *prepared, const uint8_t *text, int32_t length);
 
 BPEFLOW_API void bpeflow_encoder_free(bpeflow_encoder *encoder);
 
-/* Get the total size in bytes of the tokens of `count` ids, each of id_size 2 or 4 bytes. On BPEFLOW_UNKNOWN_ID,
- * *bad is the index of the first unknown id. */
-BPEFLOW_API int bpeflow_model_decoded_size(const bpeflow_model *model, const void *ids, uint32_t id_size,
-                                           uint64_t count, uint64_t *size, uint64_t *bad);
-
-/* Write the bytes of these tokens to data[size], with the size from bpeflow_model_decoded_size. Any other size gives
- * BPEFLOW_NO_ROOM. */
+/* Decode `count` ids, each of id_size 2 or 4 bytes. If `data` is NULL, set *size to the size of their tokens' bytes, or
+ * on BPEFLOW_UNKNOWN_ID to the index of the first unknown id. Otherwise write the bytes to data[*size]; any other size
+ * than that gives BPEFLOW_NO_ROOM. */
 BPEFLOW_API int bpeflow_model_decode(const bpeflow_model *model, const void *ids, uint32_t id_size, uint64_t count,
-                                     uint8_t *data, uint64_t size);
+                                     uint8_t *data, uint64_t *size);
 
 #ifdef __cplusplus
 }

@@ -10,7 +10,7 @@
 #include "learner.h"
 #include "pace.hpp"
 #include "parallel.hpp"
-#include "status.hpp"
+#include "failure.hpp"
 #include "task.h"
 
 #include <algorithm>

@@ -1,12 +1,18 @@
 // Kernels: the innermost loops over text, one version of each per instruction set. The set is selected at run time.
 #pragma once
 
-#include "masks.hpp"
-
 #include <cstddef>
 #include <cstdint>
 
 namespace bpeflow {
+
+constexpr std::size_t BLOCK = 64;
+
+// For each class of bytes, one bit per byte of a block of 64, the first byte lowest.
+struct Masks {
+    std::uint64_t letter, digit, space, blank, line_end, apostrophe, upper; // ASCII only; `space` includes the next two
+    std::uint64_t high, lead; // bytes of non-ASCII characters, and the first of each
+};
 
 // A direct-mapped table of short keys. A key is the bytes of a pre-token of at most 8 bytes, the first byte lowest,
 // padded with zeros. A pre-token that ends in a zero byte has no key: so the key alone gives the length.

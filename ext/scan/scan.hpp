@@ -8,7 +8,6 @@
 #include "bpeflow.h"
 #include "failure.hpp"
 #include "kernels.hpp"
-#include "masks.hpp"
 #include "rules.hpp"
 #include "scanner.hpp"
 #include "token_starts.hpp"

@@ -11,7 +11,7 @@
 #pragma once
 
 #include "characters.hpp"
-#include "masks.hpp"
+#include "kernels.hpp"
 #include "rules.hpp"
 #include "scanner.hpp"
 

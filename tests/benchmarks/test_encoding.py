@@ -12,7 +12,7 @@ import bpeflow
 from bpeflow.formats.any_format import FORMATS
 from bpeflow.pretokenize.native import why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer
-from bpeflow.tokenizer.encoder_choice import ENCODERS
+from bpeflow.tokenizer.tokenizer import ENCODERS
 
 pytestmark = pytest.mark.benchmark(group="encoding")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.counting.count import CorpusCounter
-from bpeflow.counting.plan import SegmentPart
-from bpeflow.counting.segments import SegmentFolder
+from bpeflow.counting.segments import SegmentCounts, count_segment
 from bpeflow.run_dir.layout import SEGMENTS
 
 
@@ -42,15 +42,14 @@ class ProgressRecorder:
 @contextmanager
 def failing_after(segments: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Make counting fail once this number of segments is finished."""
-    count = SegmentFolder._count
 
-    def fail(self: SegmentFolder, part: SegmentPart, *rest: object) -> None:
-        if part.number == segments:
+    def fail(path: Path, *rest: Any) -> SegmentCounts:
+        if path.name == f"{segments:06d}.shard":
             raise ZeroDivisionError
-        count(self, part, *rest)  # type: ignore[arg-type]
+        return count_segment(path, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(SegmentFolder, "_count", fail)
+        patch.setattr("bpeflow.counting.count.count_segment", fail)
         yield
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from segmented import counter, fail_after, make_folder
 
-from bpeflow.counting.manifest import MANIFEST_FILE
+from bpeflow.counting.fingerprint import MANIFEST_FILE
 from bpeflow.counting.pipelines import PipelineBuilder
 from bpeflow.errors import BpeflowError, CorpusError, ResumeError, ScratchError
 from bpeflow.flow import Executor

@@ -32,8 +32,8 @@ from bpeflow.corpus.sources import CorpusEntry
 from bpeflow.counting import ray_tasks
 from bpeflow.counting.cluster import Cluster, connect
 from bpeflow.counting.count import CorpusCounter, CorpusCounts
-from bpeflow.counting.manifest import SegmentCounts
 from bpeflow.counting.ray_tasks import ClusterCounting, CountTasks
+from bpeflow.counting.segments import SegmentCounts
 from bpeflow.counting.shards import Shard
 from bpeflow.dataset import encode_tasks
 from bpeflow.dataset.encode import encode_file
@@ -333,7 +333,7 @@ def bpeflow(arguments: list[str], held: Path | None = None, **options: Any) -> s
     """Start the program. With `held` it waits before it records the third segment, and creates this file."""
     environment = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
     if held is not None:
-        environment |= Fault("bpeflow.counting.manifest:SegmentRecord.save", "wait", 3).environment(held)
+        environment |= Fault("bpeflow.counting.segments:SegmentRecord.save", "wait", 3).environment(held)
     command = [sys.executable, "-m", "bpeflow", *arguments]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, **options)
 
@@ -398,7 +398,7 @@ def test_a_node_is_removed(
     nodes: Any, cluster: Cluster, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = next(node for node in nodes.list_all_nodes() if node is not nodes.head_node)
-    save = ray_tasks.SegmentFolder.add
+    save = ray_tasks.SegmentFolder._add
     saved: list[object] = []
 
     def remove_node(*arguments: Any) -> None:
@@ -407,7 +407,7 @@ def test_a_node_is_removed(
         if len(saved) == 2:
             nodes.remove_node(node, allow_graceful=False)
 
-    monkeypatch.setattr(ray_tasks.SegmentFolder, "add", remove_node)
+    monkeypatch.setattr(ray_tasks.SegmentFolder, "_add", remove_node)
     counted = count(nodes, str(corpus), tmp_path / "run")
     assert_equal(counted, counter(str(corpus), None).count())
     wait_until(lambda: cluster._count_slots() == 1)

@@ -18,7 +18,7 @@ from bpeflow.config import CountSettings, EngineSettings, make_settings
 from bpeflow.counting.cluster import connect
 from bpeflow.counting.count import CorpusCounter, CorpusCounts
 from bpeflow.counting.ray_tasks import ClusterCounting
-from bpeflow.counting.segments import SegmentFolder
+from bpeflow.counting.segments import SegmentCounts, count_segment
 from bpeflow.errors import ConfigError, CorpusError, InvalidUtf8Error, TaskLostError
 from bpeflow.flow import MonitorSample
 
@@ -229,15 +229,15 @@ def test_a_run_is_resumed_on_another_engine(
     if first == "cluster":
         counted = counter(corpus, tmp_path / "run").count()
     else:
-        counted_segments: list[object] = []
+        counted_segments: list[SegmentCounts] = []
 
-        def fail_after_two(self: SegmentFolder, *arguments: Any) -> None:
-            counted_segments.append(count_segment(self, *arguments))
+        def fail_after_two(path: Path, *arguments: Any) -> SegmentCounts:
             if len(counted_segments) == 2:
                 raise ZeroDivisionError
+            counted_segments.append(count_segment(path, *arguments))
+            return counted_segments[-1]
 
-        count_segment = SegmentFolder._count
-        monkeypatch.setattr(SegmentFolder, "_count", fail_after_two)
+        monkeypatch.setattr("bpeflow.counting.count.count_segment", fail_after_two)
         with pytest.raises(ZeroDivisionError):
             counter(corpus, tmp_path / "run", segment_size="30kb").count()
         InlineRay().use(monkeypatch)

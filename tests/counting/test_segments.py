@@ -18,9 +18,9 @@ from segmented import ProgressRecorder, corpus_size, counter, fail_after, failin
 
 import bpeflow
 from bpeflow.corpus.files import InputFile
-from bpeflow.counting import manifest as manifest_module
-from bpeflow.counting.manifest import MANIFEST_FILE, Position
-from bpeflow.counting.plan import SegmentPlan
+from bpeflow.counting import fingerprint as fingerprint_module
+from bpeflow.counting.fingerprint import MANIFEST_FILE
+from bpeflow.counting.plan import Position, SegmentPlan
 from bpeflow.counting.segments import has_segments, remove_segments
 from bpeflow.errors import ResumeError
 from bpeflow.run_dir.layout import SEGMENTS
@@ -271,7 +271,7 @@ def test_a_manifest_of_another_version_is_an_error(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_after(2, counter(corpus, tmp_path / "run", segment_size="8kb"), monkeypatch)
-    monkeypatch.setattr(manifest_module, "VERSION", 4)
+    monkeypatch.setattr(fingerprint_module, "VERSION", 4)
     with pytest.raises(ResumeError, match="it has version 3, this bpeflow reads 4"):
         counter(corpus, tmp_path / "run", segment_size="8kb").count()
 

@@ -104,7 +104,7 @@ def disk(tmp_path: Path) -> Iterator[Path | None]:
 FULL = {
     "segment": (MAIN["segment"], r"cannot write .*/segments/000001.shard: {}. Make room on its disk.*--resume"),
     "record": (
-        Place("bpeflow.counting.manifest:SegmentRecord.save", 2, segment_size="300kb"),
+        Place("bpeflow.counting.segments:SegmentRecord.save", 2, segment_size="300kb"),
         r"cannot write .*/segments/000001.json: {}. Make room on its disk.*--resume",
     ),
     "writing counts": (MAIN["writing counts"], r".*/unfinished/counts.npz: {}; .*write elsewhere"),

@@ -15,9 +15,8 @@ from real_data import real_data
 
 from bpeflow._util.packed import PackedBytes
 from bpeflow.errors import FormatError, NativeError, NativeUnavailableError
-from bpeflow.formats import ranks, tiktoken
-from bpeflow.formats.ranks import read_natively, recover_in_python, recover_merges, recover_natively
-from bpeflow.formats.tiktoken import _read_lines
+from bpeflow.formats import tiktoken
+from bpeflow.formats.tiktoken import _read_lines, read_natively, recover_in_python, recover_merges, recover_natively
 from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 
@@ -75,7 +74,7 @@ def test_without_native_code_python_reads_ranks_and_recovers_merges(
     def unavailable(_: object) -> None:
         raise NativeUnavailableError("no compiler")
 
-    monkeypatch.setattr(ranks, "recover_natively", unavailable)
+    monkeypatch.setattr(tiktoken, "recover_natively", unavailable)
     monkeypatch.setattr(tiktoken, "read_natively", unavailable)
     loaded = tiktoken.load(path)
     assert loaded.vocab.merge_ids.tolist() == [[97, 98, 257], [98, 259, 258], [99, 100, 259]]

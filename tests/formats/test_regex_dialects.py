@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from peers import CHARACTERS
 
 from bpeflow.errors import FormatError
-from bpeflow.formats.regex_dialects import Engine, pattern_to_regex, refuse_differences, regex_to_pattern
+from bpeflow.formats.dialects import Engine, pattern_to_regex, refuse_differences, regex_to_pattern
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.regex import load_pretokenizer
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bpeflow.config import Settings
-from bpeflow.counting.manifest import MANIFEST_FILE
+from bpeflow.counting.fingerprint import MANIFEST_FILE
 from bpeflow.flow import MonitorSample
 from bpeflow.progress import Observer
 from bpeflow.run_dir.layout import MONITOR_FILE, SEGMENTS, UNFINISHED

@@ -24,13 +24,11 @@ from power_cuts import Moment, Recorder, Tree, read_tree, write_tree
 
 import bpeflow
 from bpeflow.counting.budget import MemoryBudget
-from bpeflow.counting.manifest import SegmentRecord
-from bpeflow.counting.plan import SegmentPart
-from bpeflow.counting.segments import SegmentFolder
+from bpeflow.counting.segments import SegmentCounts, SegmentRecord, count_segment
 from bpeflow.errors import ResumeError
-from bpeflow.run_dir import checkpoint
-from bpeflow.run_dir.checkpoint import MergeCheckpoint
+from bpeflow.run_dir import run_files
 from bpeflow.run_dir.layout import DONE_FILE
+from bpeflow.run_dir.run_files import MergeCheckpoint
 from bpeflow.training import learn
 
 #: The run folder, relative to the disk. Its parent folder is new, too.
@@ -86,13 +84,12 @@ def resume(settings: dict[str, object]) -> dict[str, Any] | None:
     """Resume the run. Return the work that it repeated or took over, or None if it refused to resume."""
     os.fsync = lambda descriptor: None  # no second power cut follows, and syncing takes most of the time
     counted: list[object] = []
-    count = SegmentFolder._count
 
-    def record_count(folder: SegmentFolder, part: SegmentPart, *rest: Any) -> None:
-        counted.append(part)
-        count(folder, part, *rest)
+    def record_count(path: Path, *rest: Any) -> SegmentCounts:
+        counted.append(path)
+        return count_segment(path, *rest)
 
-    SegmentFolder._count = record_count  # type: ignore[method-assign]
+    bpeflow.counting.count.count_segment = record_count
     try:
         result = bpeflow.train({**settings, "resume": True})
     except ResumeError:
@@ -177,7 +174,7 @@ def of_run(tree: Tree) -> Tree:
 def main() -> None:
     settings, earlier, most = json.loads(sys.argv[1]), json.loads(sys.argv[2]), int(sys.argv[3])
     choose = random.Random(int(sys.argv[4]))
-    checkpoint.INTERVAL = 0.0
+    run_files.INTERVAL = 0.0
     learn.FIRST_STEP = 32
     MemoryBudget.share = classmethod(lambda cls, *_: cls(*SHARES))  # type: ignore[method-assign, assignment]
     warm_up({"input": settings["input"], "vocab_size": 300, "backend": "python", "out_dir": "warm"})

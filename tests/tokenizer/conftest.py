@@ -15,8 +15,7 @@ from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.native import native_unicode_version
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.regex import unicode_version
-from bpeflow.tokenizer.encoder_choice import ENCODERS, new_encoder
-from bpeflow.tokenizer.tokenizer import Tokenizer
+from bpeflow.tokenizer.tokenizer import ENCODERS, Tokenizer, new_encoder
 from bpeflow.vocab import Vocab
 
 

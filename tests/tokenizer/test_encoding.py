@@ -23,10 +23,9 @@ from bpeflow.errors import (
     SpecialTokenError,
     UnknownTokenError,
 )
-from bpeflow.tokenizer.encoder_choice import new_encoder
 from bpeflow.tokenizer.parallel import group_texts
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS
-from bpeflow.tokenizer.tokenizer import Tokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer, new_encoder
 from bpeflow.vocab import Vocab
 
 

@@ -68,13 +68,13 @@ def test_invalid_arguments_return_a_status() -> None:
     encoder = NativeEncoder(spec_of([]))
     session = encoder._take_session()
     ids = np.empty(4, np.uint32)
-    encode, pieces = library.bpeflow_encoder_encode, library.bpeflow_encoder_encode_pieces
+    encode = library.bpeflow_encoder_encode
 
     def status(text: bytes = b"abc", *, changed: dict[str, Any] | None = None) -> int:
         encoding = session.encoding(0, None, ids)
         for name, value in (changed or {}).items():
             setattr(encoding, name, value)
-        result: int = encode(session.handle, byref(encoding), text, len(text))
+        result: int = encode(session.handle, byref(encoding), text, byref(c_uint64(len(text))), 1, None)
         return result
 
     assert status() == 0
@@ -84,9 +84,10 @@ def test_invalid_arguments_return_a_status() -> None:
     assert status(changed={"id_size": 3}) == 4
     assert status(b"\xff") == 7
     assert status(b"\xff", changed={"pattern": 0xFFFF}) == 0
-    assert encode(None, byref(session.encoding(0, None, ids)), b"a", 1) == 4
-    assert encode(session.handle, None, b"a", 1) == 4
-    assert encode(session.handle, byref(session.encoding(0, None, ids)), None, 1) == 4
+    end = c_uint64(1)
+    assert encode(None, byref(session.encoding(0, None, ids)), b"a", byref(end), 1, None) == 4
+    assert encode(session.handle, None, b"a", byref(end), 1, None) == 4
+    assert encode(session.handle, byref(session.encoding(0, None, ids)), None, byref(end), 1, None) == 4
     prepared = Prepared(session.handle, session.encoding(0, None, ids))
     encode_prepared = library.bpeflow_encode_prepared
     assert encode_prepared(byref(prepared), b"abc", 3) == 3
@@ -98,9 +99,9 @@ def test_invalid_arguments_return_a_status() -> None:
     assert encode_prepared(byref(Prepared()), b"abc", 3) == -4
     descending = np.array([2, 1], np.uint64)
     encoding = session.encoding(0, None, ids)
-    assert pieces(session.handle, byref(encoding), b"abc", descending.ctypes.data, 2, None) == 4
-    assert pieces(session.handle, byref(encoding), b"abc", None, 2, None) == 4
-    assert pieces(session.handle, byref(encoding), None, None, 0, None) == 0
+    assert encode(session.handle, byref(encoding), b"abc", descending.ctypes.data, 2, None) == 4
+    assert encode(session.handle, byref(encoding), b"abc", None, 2, None) == 4
+    assert encode(session.handle, byref(encoding), None, None, 0, None) == 0
     with pytest.raises(NativeError, match="rules"):
         library.bpeflow_encoder_new(encoder._model, encoder._cache, b"mmx", byref(c_void_p()))
     with pytest.raises(NativeError, match="rules"):
@@ -108,10 +109,10 @@ def test_invalid_arguments_return_a_status() -> None:
     with pytest.raises(NativeError, match="rules"):
         library.bpeflow_specials_new(b"a", np.zeros(1, np.uint32).ctypes.data, ids.ctypes.data, 1, byref(c_void_p()))
     size = c_uint64()
-    decoded_size = library.bpeflow_model_decoded_size
-    assert decoded_size(encoder._model, ids.ctypes.data, 3, 1, byref(size), size) == 4
-    with pytest.raises(NativeError):
-        library.bpeflow_model_decode(encoder._model, ids.ctypes.data, 4, 4, ids.ctypes.data, 0)
+    decode = library.bpeflow_model_decode
+    assert decode(encoder._model, ids.ctypes.data, 3, 1, None, byref(size)) == 4
+    assert decode(encoder._model, ids.ctypes.data, 4, 1, None, None) == 4
+    assert decode(encoder._model, ids.ctypes.data, 4, 4, ids.ctypes.data, byref(size)) == 8
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,8 @@ def test_ids_are_not_written_beyond_the_capacity(dtype: np.dtype[Any]) -> None:
         ids = np.full(len(expected) + 64, unused, dtype)
         encoding = session.encoding(encoder._pattern, None, ids)
         encoding.capacity = capacity
-        status = encoder._library.bpeflow_encoder_encode(session.handle, ctypes.byref(encoding), text, len(text))
+        end = ctypes.byref(ctypes.c_uint64(len(text)))
+        status = encoder._library.bpeflow_encoder_encode(session.handle, ctypes.byref(encoding), text, end, 1, None)
         assert status == (0 if capacity == len(expected) else 8)
         assert (ids[capacity:] == unused).all()
     assert ids[: encoding.written].tolist() == expected
@@ -180,7 +181,9 @@ def test_the_words_of_one_session_are_known_to_all() -> None:
     def growth(session: native_encoder.Session) -> int:
         before = _dirty_memory()
         encoding = session.encoding(0, None, ids)
-        assert encoder._library.bpeflow_encoder_encode(session.handle, ctypes.byref(encoding), text, len(text)) == 0
+        end = ctypes.byref(ctypes.c_uint64(len(text)))
+        status = encoder._library.bpeflow_encoder_encode(session.handle, ctypes.byref(encoding), text, end, 1, None)
+        assert status == 0
         return _dirty_memory() - before
 
     ids[:] = 0

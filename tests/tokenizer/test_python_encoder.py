@@ -19,8 +19,8 @@ from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.tokenizer.encoder import Encoder
-from bpeflow.tokenizer.encoder_choice import new_encoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
+from bpeflow.tokenizer.tokenizer import new_encoder
 from bpeflow.vocab import Vocab
 
 UINT16 = np.dtype(np.uint16)
@@ -173,7 +173,7 @@ def test_auto_falls_back_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object) -> None:
         raise NativeUnavailableError("not built")
 
-    monkeypatch.setattr("bpeflow.tokenizer.encoder_choice.NativeEncoder", missing)
+    monkeypatch.setattr("bpeflow.tokenizer.tokenizer.NativeEncoder", missing)
     assert new_encoder(small_spec()).name == "python"
     with pytest.raises(NativeUnavailableError, match="not built"):
         new_encoder(small_spec(), "native")

@@ -120,7 +120,7 @@ def _encode_pieces(choices: Choices, library: ctypes.CDLL, encoder: c_void_p, sp
     id_size = choices.one_of((2, 4, 4, 3))
     pattern = choices.one_of((0, 1, 2, 3, 4, 5, NO_PATTERN))
     request = native.Encoding(pattern, id_size, specials, ids.ctypes.data, len(ids), 0)
-    library.bpeflow_encoder_encode_pieces(
+    library.bpeflow_encoder_encode(
         encoder, byref(request), text.ctypes.data, ends.ctypes.data, pieces, id_ends.ctypes.data
     )
     prepared = native.Prepared(encoder, request)
@@ -130,9 +130,10 @@ def _encode_pieces(choices: Choices, library: ctypes.CDLL, encoder: c_void_p, sp
 def _decode(choices: Choices, library: ctypes.CDLL, model: c_void_p) -> None:
     """Decode arbitrary ids to a buffer that may be too small."""
     ids = _numbers(choices, choices.below(9), np.uint32, 0, 270)
-    data, size, bad = np.empty(choices.below(100), np.uint8), c_uint64(), c_uint64()
-    library.bpeflow_model_decoded_size(model, ids.ctypes.data, 4, len(ids), byref(size), byref(bad))
-    outcome(_ERRORS, library.bpeflow_model_decode, model, ids.ctypes.data, 4, len(ids), data.ctypes.data, len(data))
+    data, size = np.empty(choices.below(100), np.uint8), c_uint64()
+    library.bpeflow_model_decode(model, ids.ctypes.data, 4, len(ids), None, byref(size))
+    size.value = len(data)
+    library.bpeflow_model_decode(model, ids.ctypes.data, 4, len(ids), data.ctypes.data, byref(size))
 
 
 def _bytes(choices: Choices, limit: int) -> npt.NDArray[np.uint8]:
