@@ -24,7 +24,7 @@ from typing import Any
 from bpeflow._util.atomic import atomic_path, make_folder, publish, remove_parts, sync_folder
 from bpeflow.config import OutputSettings, Settings
 from bpeflow.corpus.files import STDIN
-from bpeflow.corpus.records import DOCUMENTS
+from bpeflow.corpus.sources import DOCUMENTS
 from bpeflow.counting.segments import has_segments, remove_segments
 from bpeflow.counting.shards import Scratch, remove_left_behind
 from bpeflow.errors import ConfigError, FolderInUseError, FormatError, ResumeError
@@ -196,12 +196,9 @@ class RunDir:
                 self.path.rmdir()
 
     def begin(self, settings: Settings, counts: str | None = None, stale: Sequence[str] = VOCAB_FILES) -> None:
-        """Begin to work in ``unfinished/``.
+        """Begin to work in ``unfinished/``: remove what matches the globs in `stale`, and record the settings.
 
-        Args:
-            settings: the settings of the run, which are recorded for `resume`.
-            counts: the counts from elsewhere that the run learns from, if it does.
-            stale: globs of the files to remove first.
+        `counts` are those from elsewhere that the run learns from, if it does.
         """
         if self.unfinished is not None:
             make_folder(self.unfinished)
@@ -313,13 +310,7 @@ def publish_results(folder: Path, report: RunReport | None = None) -> None:
     run only. May be interrupted at any step and called again: a file that the report lists but ``unfinished/`` lacks
     has already been moved, or is to be kept (the counts that vocabularies were learned from, in the same folder).
 
-    Args:
-        folder: the run folder.
-        report: the report of the run; read from the folder by default.
-
-    Raises:
-        ResumeError: the report of the run that is done is damaged.
-        OSError: a file cannot be moved or removed.
+    The report is read from the folder by default. Raises `ResumeError` if it is damaged, and `OSError`.
     """
     unfinished = folder / UNFINISHED
     try:

@@ -198,17 +198,11 @@ def check_counts(report: RunReport | None, counts: PretokenCounts, path: Path) -
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """The record of a run.
+    """The record of a run."""
 
-    Attributes:
-        settings: its settings as JSON values.
-        started_in: the folder that its relative paths are relative to.
-        counts: the counts from elsewhere that it learns from, if it does.
-    """
-
-    settings: dict[str, Any]
-    started_in: str
-    counts: str | None = None
+    settings: dict[str, Any]  # as JSON values
+    started_in: str  # the folder that its relative paths are relative to
+    counts: str | None = None  # from elsewhere, if it learns from such
 
 
 def record_run(unfinished: Path, settings: Settings, counts: str | None = None) -> None:
@@ -234,9 +228,7 @@ def read_record(folder: Path) -> RecordedRun | None:
 def learning_fingerprint(settings: Settings, base: TokenizerSpec | None) -> dict[str, Any]:
     """Return what decides which merges are learned from given counts, as JSON values.
 
-    Args:
-        settings: the settings.
-        base: the tokenizer to extend, whose content matters and not its place.
+    Of the tokenizer to extend, the content matters and not its place.
     """
     init_from = base and f"a tokenizer with {len(base.vocab):,} entries, SHA-256 {tokenizer_hash(base)}"
     decided = settings.model_dump(mode="json", include=set(_DECIDING))
@@ -274,13 +266,11 @@ class MergeCheckpoint:
             )
         self._next = monotonic() + INTERVAL
 
-    def load(self, initial_merges: Sequence[Merge]) -> tuple[Merge, ...]:
-        """Return the merges of the checkpoint, which begin with `initial_merges`; none without a checkpoint.
+    def load(self) -> tuple[Merge, ...]:
+        """Return the merges of the checkpoint, initial merges included; none without a checkpoint.
 
-        A damaged file is ignored with a warning, as learning again costs only time.
-
-        Raises:
-            ResumeError: the merges were learned from other counts, with other settings, or from other initial merges.
+        A damaged file is ignored with a warning, as learning again costs only time. Raises `ResumeError` if the merges
+        were learned from other counts, or with other settings.
         """
         try:
             body = read_json(self._path)
@@ -295,10 +285,6 @@ class MergeCheckpoint:
         check_same_settings(body["settings"], self._settings, self._path)
         if body["counts_sha256"] != self._digest_of_counts():
             raise ResumeError(f"{self._path} was learned from other counts: start over with --restart")
-        if merges[: len(initial_merges)] != tuple(initial_merges):
-            raise ResumeError(
-                f"{self._path} began with other merges than those of init_from: start over with --restart"
-            )
         return merges
 
     def _digest_of_counts(self) -> str:

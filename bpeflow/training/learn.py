@@ -240,7 +240,7 @@ def learn_with_settings(
     chosen = choose_backend(settings.backend)
     counts, thinned = _thinned(counts, settings)
     initial_merges = base.vocab.merges if base else tuple(initial_merges)
-    earlier = checkpoint.load(initial_merges) if checkpoint else ()
+    earlier = checkpoint.load() if checkpoint else ()
     task = learning_task(counts, settings, earlier or initial_merges, base)
     warn_of_need(task.counts, task.max_tokens)
     need = describe_need(task.counts, task.max_tokens)
@@ -322,12 +322,7 @@ def memory_needed(words: int, positions: int, vocab_size: int) -> int:
     """Estimate the peak memory of learning with a native backend, in bytes, the counts included.
 
     It was 0.8 to 1.0 of the memory allocated for 32,000 to 100,000 tokens. What depends on the vocabulary alone is left
-    out: about 20 MB for 100,000 tokens.
-
-    Args:
-        words: number of distinct pre-tokens.
-        positions: total bytes of the distinct pre-tokens.
-        vocab_size: number of tokens to learn, which decides how many bytes an id takes.
+    out: about 20 MB for 100,000 tokens. `positions` are the total bytes of the distinct pre-tokens, `words`.
 
     >>> memory_needed(1_435_704, 32_979_193, 32_000) // 10**6
     322

@@ -51,15 +51,8 @@ def resolve_initial(settings: Settings, base: TokenizerSpec | None = None) -> tu
     A pattern that the settings give must be the tokenizer's, but CS336's pickles and GPT-2's two files alone have none,
     so it may be given for them. The tokenizer's special tokens follow those that the settings give, which are new or
     its own. The first one, which separates documents, is a token of its that ends texts, unless the settings name one
-    or a special token of its.
-
-    Args:
-        settings: the settings of the run.
-        base: the tokenizer, if the caller has it; otherwise it is read from `init_from`.
-
-    Raises:
-        ConfigError: the tokenizer does not fit the settings, or cannot be extended.
-        FormatError: its files are damaged.
+    or a special token of its. Without `base` the tokenizer is read from `init_from`. Raises `ConfigError` if it does
+    not fit the settings, or cannot be extended, and `FormatError` if its files are damaged.
     """
     path = settings.init_from
     if path is None:
@@ -112,10 +105,7 @@ def spec_of(vocab: Vocab, settings: Settings, base: TokenizerSpec | None) -> Tok
 def check_formats(settings: Settings, base: TokenizerSpec | None) -> None:
     """Write what is known of the tokenizer in each additional format: refuse early what a format cannot represent.
 
-    That is the tokenizer to extend with its new special tokens, or one without merges.
-
-    Raises:
-        ConfigError: a format cannot represent it.
+    That is the tokenizer to extend with its new special tokens, or one without merges. Raises `ConfigError`.
     """
     huggingface = settings.tie_break == "huggingface"
     for name in settings.output.formats:
@@ -180,14 +170,7 @@ def learning_task(
     the same order. And pre-tokens that are whole tokens (`TokenizerSpec.whole_tokens`) have no pairs, so they are left
     out.
 
-    Args:
-        counts: the counts.
-        settings: the settings.
-        initial_merges: the merges to begin with; with `base` those of `base` first.
-        base: the tokenizer to extend.
-
-    Raises:
-        ConfigError: the initial merges or `base` do not fit.
+    `initial_merges` begin with those of `base`, the tokenizer to extend. Raises `ConfigError` if either does not fit.
     """
     vocab_size, special_tokens = settings.vocab_size or 0, settings.special_tokens
     huggingface = settings.tie_break == "huggingface"

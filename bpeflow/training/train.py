@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from bpeflow.backends import choose_backend
 from bpeflow.config import EngineSettings, Settings, load_values
-from bpeflow.corpus.records import DocumentIterable, split_off_documents
+from bpeflow.corpus.sources import DocumentIterable, split_off_documents
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
@@ -161,18 +161,11 @@ def train_from_counts(
     counted_in: Path | None = None,
     counts_path: str | None = None,
 ) -> TrainResult:
-    """Learn and write the vocabularies that `settings` ask for from existing counts.
+    """Learn and write the vocabularies that `settings` ask for from existing counts; raises as `train` does.
 
-    Args:
-        counts: the counts.
-        settings: the settings of the run.
-        observer: progress callbacks.
-        earlier: the report of the run that counted, whose description of the corpus is carried over.
-        counted_in: the folder of the counts. Those of an unfinished run in `out_dir` are published with the results.
-        counts_path: the counts as the report names them.
-
-    Raises:
-        Exception: as `train` does.
+    `counts_path` names the counts in the report, and `counted_in` is their folder: those of an unfinished run in
+    `out_dir` are published with the results. From the report of the run that counted, `earlier`, the description of the
+    corpus is carried over.
     """
     if not len(counts):
         raise ConfigError(f"{counts_path or 'the counts'}: no pre-tokens, so there is nothing to learn from")
