@@ -102,10 +102,8 @@ def _ratio(tokens: int, size: int) -> str:
 
 
 def _block_row(block: Block) -> tuple[str, ...]:
-    sides = (
-        " ".join(f"{join_tokens([token.bytes])}:{token.id}" for token in side) for side in (block.first, block.second)
-    )
-    return (f"{block.span[0]}-{block.span[1]}", *sides)
+    sides = [[f"{join_tokens([token.bytes])}:{token.id}" for token in side] for side in (block.first, block.second)]
+    return (f"{block.span[0]}-{block.span[1]}", *map(" ".join, sides))
 
 
 def _word_row(word: PretokenDifference) -> tuple[str, ...]:
@@ -121,10 +119,8 @@ def _fields(difference: VocabDifference, names: Sequence[str]) -> Iterator[tuple
     if difference.first_difference is None:
         yield "", "all of them, at the same ranks"
     else:
-        there = [
-            f"{letter}: {join_tokens(merge, ' + ') if merge else 'no more merges'}"
-            for letter, merge in zip("AB", difference.merges_there, strict=True)
-        ]
+        merges = [join_tokens(merge, " + ") if merge else "no more merges" for merge in difference.merges_there]
+        there = [f"{letter}: {merge}" for letter, merge in zip("AB", merges, strict=True)]
         yield "", f"first difference at rank {difference.first_difference:,}: {'; '.join(there)}"
     for token, ids in difference.special_tokens.items():
         each = ", ".join(f"{letter}: {'none' if i is None else i}" for letter, i in zip("AB", ids, strict=True))

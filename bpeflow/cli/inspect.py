@@ -23,7 +23,7 @@ from bpeflow.cli.tables import (
 )
 from bpeflow.look.render import to_json
 from bpeflow.look.usage import CorpusFigures, count_pretokens, inspect_corpus
-from bpeflow.look.vocabulary import VocabFigures, inspect_vocab
+from bpeflow.look.vocabulary import VocabFigures, VocabToken, inspect_vocab
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
 _DESCRIPTION = """\
@@ -91,11 +91,11 @@ def _print_vocab(console: Console, figures: VocabFigures) -> None:
         ("incomplete UTF-8", f"{format_count(len(figures.incomplete), 'token')}: {list_tokens(figures.incomplete)}"),
         ("never reached", format_count(len(figures.never), "token")),
     ]
-    unreached = [
-        (why, [token for token in figures.never if token.reason == reason]) for reason, why in _REASONS.items()
-    ]
-    unreached.append(("their own text does not yield them, others may", [*figures.unproved]))
-    fields += [("", f"{len(tokens):,}: {why}: {list_tokens(tokens)}") for why, tokens in unreached if tokens]
+    unreached: dict[str, list[VocabToken]] = {}
+    for token in figures.never:
+        unreached.setdefault(_REASONS[token.reason], []).append(token)
+    unreached["their own text does not yield them, others may"] = [*figures.unproved]
+    fields += [("", f"{len(tokens):,}: {why}: {list_tokens(tokens)}") for why, tokens in unreached.items() if tokens]
     print_fields(console, fields)
     for heading, entries in (("bytes", _by_length(figures.lengths)), ("script", figures.scripts)):
         console.print()
