@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def run_diff(options: Namespace) -> None:
             counts = count_pretokens(first, inputs, observer, **settings)
             others = count_pretokens(second, inputs, observer, **settings) if difference.splits_differ else counts
             tokens = [int(token_occurrences(*pair).sum()) for pair in ((first, counts), (second, others))]
-            words = list(compare_pretokens(first, second, counts, _PRETOKENS))
+            words = list(islice(compare_pretokens(first, second, counts), _PRETOKENS))
             sizes = [counts.total_bytes, others.total_bytes]
             content["corpus"] = {"bytes": sizes, "tokens": tokens, "pretokens": to_json(words)}
             differing["corpus"] = [("count", "A", "B"), *map(_word_row, words)]

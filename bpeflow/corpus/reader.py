@@ -78,7 +78,7 @@ class CorpusReader:
         return self.longest or LONGEST_TEXT
 
     def _planned(self, file: InputFile) -> Iterator[Chunk]:
-        return plan_chunks([file], self.chunk_size, self.rules, self.longest or sys.maxsize)
+        return plan_chunks(file, self.chunk_size, self.rules, self.longest or sys.maxsize)
 
     def _streamed(self, entry: CorpusEntry) -> Iterator[StreamChunk]:
         if isinstance(entry, DocumentIterable):
