@@ -14,7 +14,7 @@ from operator import itemgetter
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
-from bpeflow._util.extras import load_extra
+from bpeflow._util.machine import load_extra
 from bpeflow._util.text import InvalidUtf8Policy, short_repr
 from bpeflow.corpus.compression import without_compression_suffix
 from bpeflow.corpus.files import (
