@@ -90,6 +90,9 @@ def test_settings_are_frozen() -> None:
     [
         ({"vocab_sise": 1}, r"unknown setting vocab_sise \(did you mean vocab_size\?\)"),
         ({"monitor": {"intervall": 1}}, r"unknown setting monitor\.intervall \(did you mean monitor\.interval\?\)"),
+        ({"small_input": 0}, "unknown setting small_input .removed: use executor: auto, threads or processes"),
+        ({"scanner": "regex"}, "unknown setting scanner .removed: .* BPEFLOW_INSTRUCTIONS=regex"),
+        ({"queue": {"max_items": 1}}, "unknown setting queue .removed: the bounds of queues are fixed"),
         ({"zzz": 1}, r"unknown setting zzz \(`bpeflow config` lists all settings\)"),
         ({"vocab_size": 256}, "vocab_size 256 is too small: 256 bytes and 1 special token"),
         ({"vocab_size": 100}, "vocab_size: must be greater than or equal to 256, found 100"),

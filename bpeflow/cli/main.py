@@ -27,13 +27,13 @@ GROUPS = {
         "train": "train a tokenizer from a corpus (the default command)",
         "merge": "learn merges again from saved counts",
         "compare": "compare merge backends on saved counts",
-        "counts": "convert counts to JSON or TSV, and back",
+        "counts": "convert counts to TSV, and back",
     },
     "Use tokenizers": {
         "encode": "encode a corpus to a token file",
         "decode": "decode a token file to text",
         "evaluate": "compare tokenizers on corpora",
-        "report": "write a page about a run, or about several",
+        "report": "write a page about a run",
         "convert": "write a tokenizer in another format",
     },
     "Look at tokenizers": {

@@ -17,6 +17,23 @@ from bpeflow.errors import ConfigError
 _WIDTH = 100
 
 
+#: What other tools call a flag, and what it is called here, depending on the command.
+_ELSEWHERE = {
+    "--output": ("--out_dir", "--out"),
+    "--output_dir": ("--out_dir", "--out"),
+    "--size": ("--vocab_size",),
+    "--file": ("--input",),
+    "--files": ("--input",),
+    "--corpus": ("--input",),
+    "--model": ("--tokenizer",),
+    "--vocab": ("--tokenizer", "--vocab_size"),
+    "--jobs": ("--threads", "--num_counter"),
+    "--num_workers": ("--num_counter", "--threads"),
+    "--workers": ("--num_counter", "--threads"),
+    "--force": ("--overwrite",),
+}
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that knows its arguments, and raises `ConfigError` instead of printing usage."""
 
@@ -67,7 +84,7 @@ class Parser(argparse.ArgumentParser):
         raise ConfigError(f"{message} (see {self.prog} --help)")
 
     def _refuse(self, flag: str, known: Sequence[str]) -> NoReturn:
-        if close := close_matches(flag, known):
+        if close := [name for name in _ELSEWHERE.get(flag, ()) if name in known] or close_matches(flag, known):
             raise ConfigError(f"unknown flag {flag}; did you mean {close[0]}?")
         self.error(f"unknown flag {flag}")
 

@@ -139,8 +139,9 @@ int bpeflow_model_decode(const bpeflow_model *model, const void *ids, std::uint3
                          std::uint8_t *data, std::uint64_t *size) {
     if (!model || !size || (!ids && count > 0)) return BPEFLOW_BAD_ARGUMENT;
     const bpeflow::Tokens &tokens = model->model.tokens;
+    std::uint64_t &length = *size;
     const auto decode = [&](const auto *given) {
-        return data ? tokens.decode(given, count, data, *size) : tokens.measure(given, count, *size);
+        return data ? tokens.decode(given, count, data, length) : tokens.measure(given, count, length);
     };
     if (id_size == 2) return decode(static_cast<const std::uint16_t *>(ids));
     if (id_size == 4) return decode(static_cast<const std::uint32_t *>(ids));

@@ -72,7 +72,11 @@ def test_a_vocabulary_size_in_thousands(corpus: Path) -> None:
     [
         (["--vocabsize", "3"], "unknown flag --vocabsize; did you mean --vocab_size?"),
         (["--vocab-sise=3"], "unknown flag --vocab_sise; did you mean --vocab_size?"),
+        (["--output", "x"], "unknown flag --output; did you mean --out_dir?"),
         (["encode", "--output=x"], "unknown flag --output; did you mean --out?"),
+        (["--size", "3"], "unknown flag --size; did you mean --vocab_size?"),
+        (["encode", "--model", "x"], "unknown flag --model; did you mean --tokenizer?"),
+        (["--num-workers", "2"], "unknown flag --num_workers; did you mean --num_counter?"),
         (["--elephants"], "unknown flag --elephants (see bpeflow train --help)"),
         (["-x"], "unknown flag -x (see bpeflow train --help)"),
         (["encode", "--tokeniser", "x"], "unknown flag --tokeniser; did you mean --tokenizer?"),
