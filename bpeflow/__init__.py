@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bpeflow.dataset.evaluation_report import Evaluation, EvaluationReport
     from bpeflow.dataset.token_file import load_document_offsets, load_shards, load_tokens
     from bpeflow.errors import *
-    from bpeflow.look.explainer import Explainer as Explainer
+    from bpeflow.look.explanation import Explainer as Explainer
     from bpeflow.look.explanation import Explanation
     from bpeflow.progress import Observer
     from bpeflow.tokenizer.streaming import StreamDecoder
@@ -89,7 +89,7 @@ _MODULES = {
     "EncodedCorpus": "bpeflow.dataset.encode",
     "Evaluation": "bpeflow.dataset.evaluation_report",
     "EvaluationReport": "bpeflow.dataset.evaluation_report",
-    "Explainer": "bpeflow.look.explainer",
+    "Explainer": "bpeflow.look.explanation",
     "Explanation": "bpeflow.look.explanation",
     "LearnedMerges": "bpeflow.training.learn",
     "Observer": "bpeflow.progress",

@@ -16,7 +16,8 @@ import bpeflow
 import bpeflow.counting.pipelines
 import bpeflow.dataset.corpus_encoder
 from bpeflow.flow import Monitor, Pipeline, stall_watch
-from bpeflow.progress import Observer, plain
+from bpeflow.progress import Observer
+from bpeflow.progress import observer as progress
 
 pytestmark = pytest.mark.slow
 
@@ -119,9 +120,9 @@ def test_encoding_also_reports_a_stall(
 
 
 def test_progress_without_a_known_total_shows_no_total(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain, "PLAIN_INTERVAL", 0.0)
+    monkeypatch.setattr(progress, "PLAIN_INTERVAL", 0.0)
     screen = io.StringIO()
-    observer = plain.PlainObserver(screen)
+    observer = progress.PlainObserver(screen)
     observer.counting(0, None)
     observer.counting(3_000_000, None)
     lines = [line.partition(",")[0] for line in screen.getvalue().splitlines()]  # without the rate

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
 
 from rich.console import Console
 
 from bpeflow._util.atomic import write_text
 from bpeflow._util.machine import available_cores
 from bpeflow._util.text import format_count, format_size
-from bpeflow.backends import BACKENDS
+from bpeflow.backends import BACKENDS, choose_backend
 from bpeflow.cli.merge import NOT_LEARNING, read_counts, settings_for_learning
 from bpeflow.cli.parser import Parser, add_counts_flag, names, number, numbers
 from bpeflow.cli.settings import add_run_flags, settings_of
 from bpeflow.cli.tables import output_console, print_table
+from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.run_dir.run_report import start_report
-from bpeflow.training.compare import TIMES, Contender, compare, contenders
-from bpeflow.training.initial import resolve_initial
-from bpeflow.training.learn import LearnedMerges
+from bpeflow.errors import BackendsDifferError, ConfigError
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
+from bpeflow.run_dir.run_files import start_report
+from bpeflow.training.learn import LearnedMerges, learn_with_settings
+from bpeflow.training.task import resolve_initial
+from bpeflow.vocab import Merge
 
 _DESCRIPTION = """\
 Learn the same merges with several backends in turn, check that the results are equal, and print for each: seconds for
@@ -37,6 +43,33 @@ _HEADINGS = (
     "backend", "threads", "total", "ratio", "set-up", "selection", "update", "visited", "merged", "stale pops", "pairs",
     "tables",
 )  # fmt: skip
+
+#: Fields of the statistics that are times. The others are the same in every round.
+TIMES = ("setup_seconds", "selection_seconds", "update_seconds")
+
+
+@dataclass
+class Contender:
+    """A backend with a number of threads, and its measurements, one per round."""
+
+    backend: str
+    threads: int | None
+    seconds: list[float] = field(default_factory=list)
+    statistics: list[dict[str, Any]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return self.backend if self.threads is None else f"{self.backend} with {self.threads} thread(s)"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all seconds, and the statistics with the median of each time."""
+        times = {name: median(s[name] for s in self.statistics) for name in TIMES}
+        return {
+            "backend": self.backend,
+            "seconds": self.seconds,
+            "median_seconds": median(self.seconds),
+            **self.statistics[-1],
+            **times,
+        }
 
 
 def compare_parser() -> Parser:
@@ -100,3 +133,58 @@ def print_comparison(
         for row in measured
     ]
     print_table(console, _HEADINGS, rows)
+
+
+def contenders(backends: Sequence[str], threads: Sequence[int]) -> list[Contender]:
+    """Combine each backend with each number of threads; once only for a backend that uses a single thread."""
+    return [
+        Contender(name, count)
+        for name in dict.fromkeys(choose_backend(name).name for name in backends)
+        for count in (dict.fromkeys(threads) if choose_backend(name).multithreaded else (None,))
+    ]
+
+
+def compare(
+    counts: PretokenCounts,
+    settings: MergeSettings,
+    entrants: Sequence[Contender],
+    rounds: int,
+    base: TokenizerSpec | None = None,
+    on_result: Callable[[Contender], object] = str,
+) -> LearnedMerges:
+    """Let every contender learn `rounds` times, in turn, and return the merges.
+
+    Each round starts with the next contender, so that none always runs on a machine warmed up by the same other one.
+    `on_result` is called after each measurement. Raises `BackendsDifferError` at the first difference.
+    """
+    reference: tuple[Contender, LearnedMerges] | None = None
+    for turn in range(rounds * len(entrants)):
+        contender = entrants[(turn + turn // len(entrants)) % len(entrants)]
+        own = settings.model_copy(update={"backend": contender.backend, "threads": contender.threads})
+        started = perf_counter()
+        learned = learn_with_settings(counts, own, base=base)
+        contender.seconds.append(perf_counter() - started)
+        contender.statistics.append(asdict(learned.statistics))
+        reference = reference or (contender, learned)
+        _check_equal(*reference, contender, learned)
+        on_result(contender)
+    if reference is None:
+        raise ConfigError("nothing to compare: give backends, numbers of threads and rounds")
+    return reference[1]
+
+
+def _check_equal(one: Contender, expected: LearnedMerges, other: Contender, found: LearnedMerges) -> None:
+    ours, theirs = (list(zip(merges.pairs, merges.counts, strict=True)) for merges in (expected, found))
+    if ours == theirs:
+        return
+    first = next((i for i, both in enumerate(zip(ours, theirs, strict=False)) if both[0] != both[1]), None)
+    if first is None:
+        raise BackendsDifferError(f"{one} learned {len(ours):,} merges and {other} {len(theirs):,}; please report this")
+    raise BackendsDifferError(
+        f"merge {first} differs: {one} learned {_describe(*ours[first])}, {other} {_describe(*theirs[first])}; please "
+        "report this"
+    )
+
+
+def _describe(pair: Merge, count: int) -> str:
+    return f"{pair[0]!r} {pair[1]!r} ({count:,} times)"

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
-from bpeflow._util.text import format_count, format_size, one_line, short_names, show_token
+from bpeflow._util.text import format_count, format_size, one_line, short_names
 from bpeflow.cli.parser import Parser, add_quiet_flag
 from bpeflow.cli.progress import observing
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
-from bpeflow.cli.tables import TOKEN_WIDTH, list_tokens, output_console, print_fields, print_table
+from bpeflow.cli.tables import join_tokens, list_tokens, output_console, print_fields, print_json, print_table
 from bpeflow.errors import ConfigError
 from bpeflow.look.difference import (
     Block,
@@ -29,7 +27,6 @@ from bpeflow.look.difference import (
 from bpeflow.look.render import to_json
 from bpeflow.look.usage import count_pretokens, token_occurrences
 from bpeflow.tokenizer.tokenizer import Tokenizer
-from bpeflow.vocab import Merge
 
 _DESCRIPTION = """\
 Compare two vocabularies: the tokens and merges that they share, the first rank at which the merges differ, and how they
@@ -68,77 +65,63 @@ def run_diff(options: Namespace) -> None:
     if "-" in inputs:
         raise ConfigError("standard input can be read only once: save it to a file, and give that as --input")
     with observing(options.quiet) as observer:
-        tokenizers = [Tokenizer.load(path) for path in paths]
-        difference = compare_vocabs(tokenizers[0], tokenizers[1])
+        first, second = (Tokenizer.load(path) for path in paths)
+        difference = compare_vocabs(first, second)
         content: dict[str, Any] = {"tokenizers": names, "vocabulary": to_json(difference)}
-        parts: list[_Part] = []
+        differing: dict[str, list[tuple[str, ...]]] = {}
         if text is not None:
-            explained = [tokenizer.explain(text) for tokenizer in tokenizers]
-            blocks = [block for block in compare_texts(explained[0], explained[1]) if block.differs]
-            tokens = [len(explanation.tokens) for explanation in explained]
-            content["text"] = {"tokens": tokens, "blocks": to_json(blocks)}
-            parts.append(_Part("text", [len(text.encode())] * 2, tokens, "bytes", map(_block_row, blocks)))
+            explained = first.explain(text), second.explain(text)
+            blocks = [block for block in compare_texts(*explained) if block.differs]
+            size, tokens = len(text.encode()), [len(explanation.tokens) for explanation in explained]
+            content["text"] = {"bytes": [size, size], "tokens": tokens, "blocks": to_json(blocks)}
+            differing["text"] = [("bytes", "A", "B"), *map(_block_row, blocks)]
         if inputs:
-            counts = [count_pretokens(tokenizers[0], inputs, observer, **settings)]
-            alike = not difference.splits_differ
-            counts += counts if alike else [count_pretokens(tokenizers[1], inputs, observer, **settings)]
-            tokens = [int(token_occurrences(*pair).sum()) for pair in zip(tokenizers, counts, strict=True)]
-            sizes = [of_one.total_bytes for of_one in counts]
-            words = list(compare_pretokens(tokenizers[0], tokenizers[1], counts[0], _PRETOKENS))
+            counts = count_pretokens(first, inputs, observer, **settings)
+            others = count_pretokens(second, inputs, observer, **settings) if difference.splits_differ else counts
+            tokens = [int(token_occurrences(*pair).sum()) for pair in ((first, counts), (second, others))]
+            words = list(islice(compare_pretokens(first, second, counts), _PRETOKENS))
+            sizes = [counts.total_bytes, others.total_bytes]
             content["corpus"] = {"bytes": sizes, "tokens": tokens, "pretokens": to_json(words)}
-            parts.append(_Part("corpus", sizes, tokens, "count", map(_word_row, words)))
+            differing["corpus"] = [("count", "A", "B"), *map(_word_row, words)]
     if options.json:
-        json.dump(content, sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        print_json(content)
         return
     console = output_console()
     print_fields(console, _fields(difference, names))
-    for part in parts:
-        part.print(console)
-
-
-class _Part(NamedTuple):
-    """How much of a text or a corpus the tokens of both take, and rows of those that differ."""
-
-    title: str
-    sizes: Sequence[int]
-    tokens: Sequence[int]
-    heading: str
-    rows: Iterable[tuple[str, ...]]
-
-    def print(self, console: Console) -> None:
-        """Print the sizes and the rows."""
-        console.print(Text(f"\n{self.title}", "bold"))
-        ratios = []
-        for letter, size, number in zip("AB", self.sizes, self.tokens, strict=True):
-            ratio = f", {size / number:.3f} bytes per token" if number else ""
-            ratios.append((letter, f"{format_count(number, 'token')} for {format_size(size)}{ratio}"))
-        print_fields(console, ratios)
-        if rows := list(self.rows):
-            print_table(console, (self.heading, "A", "B"), rows, "rll")
+    for title, (headings, *rows) in differing.items():
+        console.print(Text(f"\n{title}", "bold"))
+        print_fields(console, zip("AB", map(_ratio, content[title]["tokens"], content[title]["bytes"]), strict=True))
+        if rows:
+            print_table(console, headings, rows, "rll")
         else:
             console.print("both divide it in the same way")
 
 
+def _ratio(tokens: int, size: int) -> str:
+    ratio = f", {size / tokens:.3f} bytes per token" if tokens else ""
+    return f"{format_count(tokens, 'token')} for {format_size(size)}{ratio}"
+
+
 def _block_row(block: Block) -> tuple[str, ...]:
-    sides = (" ".join(f"{_token(token.bytes)}:{token.id}" for token in side) for side in (block.first, block.second))
-    return (f"{block.span[0]}-{block.span[1]}", *sides)
+    sides = [[f"{join_tokens([token.bytes])}:{token.id}" for token in side] for side in (block.first, block.second)]
+    return (f"{block.span[0]}-{block.span[1]}", *map(" ".join, sides))
 
 
 def _word_row(word: PretokenDifference) -> tuple[str, ...]:
-    return (f"{word.count:,}", *(" ".join(map(_token, side)) for side in (word.first, word.second)))
+    return (f"{word.count:,}", join_tokens(word.first), join_tokens(word.second))
 
 
 def _fields(difference: VocabDifference, names: Sequence[str]) -> Iterator[tuple[str, str]]:
     yield from zip("AB", map(one_line, names), strict=True)
     yield "tokens", f"{difference.shared:,} shared, {difference.same_ids:,} of them with the same id"
     for letter, tokens in (("A", difference.only_first), ("B", difference.only_second)):
-        yield "", f"{len(tokens):,} only in {letter}: {list_tokens([token.bytes for token in tokens])}"
+        yield "", f"{len(tokens):,} only in {letter}: {list_tokens(tokens)}"
     yield "merges", f"{difference.shared_merges:,} shared"
     if difference.first_difference is None:
         yield "", "all of them, at the same ranks"
     else:
-        there = [f"{letter}: {_merge(merge)}" for letter, merge in zip("AB", difference.merges_there, strict=True)]
+        merges = [join_tokens(merge, " + ") if merge else "no more merges" for merge in difference.merges_there]
+        there = [f"{letter}: {merge}" for letter, merge in zip("AB", merges, strict=True)]
         yield "", f"first difference at rank {difference.first_difference:,}: {'; '.join(there)}"
     for token, ids in difference.special_tokens.items():
         each = ", ".join(f"{letter}: {'none' if i is None else i}" for letter, i in zip("AB", ids, strict=True))
@@ -146,11 +129,3 @@ def _fields(difference: VocabDifference, names: Sequence[str]) -> Iterator[tuple
     for name, values in difference.settings.items():
         for letter, value in zip("AB", values, strict=True):
             yield name, f"{letter}: {one_line(str(value))}"
-
-
-def _merge(merge: Merge | None) -> str:
-    return "no more merges" if merge is None else " + ".join(map(_token, merge))
-
-
-def _token(token: bytes) -> str:
-    return show_token(token, TOKEN_WIDTH)

@@ -40,8 +40,6 @@ USAGE, FAILURE = 2, 1
 #: the terminal and this process. Cleaning up takes less.
 _SAME_INTERRUPT = 2.0
 
-_RED_ERROR = "\x1b[1;31merror:\x1b[0m"
-
 _REMEDIES = {
     errno.ENOSPC: "make room on its disk, or write elsewhere",
     errno.EDQUOT: "your quota is used up: make room, or write elsewhere",
@@ -174,13 +172,8 @@ def _stage_of(error: BaseException | None) -> str:
 
 
 def _fail(lines: Sequence[str], status: int) -> int:
-    """Print the lines of a message: `error:` in colour on a terminal, elsewhere the program."""
-    stream = _messages()
-    prefix = "bpeflow:"
-    if stream.isatty():
-        prefix = "error:" if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else _RED_ERROR
     for line in lines:
-        print(f"{prefix} {one_line(line)}", file=stream)
+        print(f"bpeflow: {one_line(line)}", file=_messages())
     return status
 
 

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from argparse import Namespace
-from collections.abc import Iterable
 from pathlib import Path
 
 from rich.console import Console
 
-from bpeflow._util.text import format_count, format_size, one_line, show_token
+from bpeflow._util.text import format_count, format_size, one_line
 from bpeflow.cli.parser import Parser, add_description_flags, add_quiet_flag, description
 from bpeflow.cli.progress import observing
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
 from bpeflow.cli.tables import (
     LISTED,
-    TOKEN_WIDTH,
+    join_tokens,
     list_tokens,
     output_console,
     print_bars,
     print_fields,
+    print_json,
     print_table,
 )
 from bpeflow.look.render import to_json
@@ -40,7 +38,7 @@ its prefixes, which shows which size is enough. Special tokens are left out ther
   bpeflow inspect cl100k_base.tiktoken --json > cl100k.json
 """
 
-#: Lengths in bytes that have a bar of their own; longer ones share bars, each up to twice as long.
+#: Lengths in bytes that have a bar of their own; longer ones share one.
 _OWN_BAR = 16
 
 _REASONS = {
@@ -75,14 +73,12 @@ def run_inspect(options: Namespace) -> None:
             corpus = inspect_corpus(tokenizer, count_pretokens(tokenizer, inputs, observer, **settings))
         figures = inspect_vocab(tokenizer)
     if options.json:
-        content = {**to_json(figures), "corpus": to_json(corpus)}
-        json.dump(content, sys.stdout, indent=2)
-        sys.stdout.write("\n")
-    else:
-        console = output_console()
-        _print_vocab(console, figures)
-        if corpus:
-            _print_corpus(console, corpus)
+        print_json({**to_json(figures), "corpus": to_json(corpus)})
+        return
+    console = output_console()
+    _print_vocab(console, figures)
+    if corpus:
+        _print_corpus(console, corpus)
 
 
 def _print_vocab(console: Console, figures: VocabFigures) -> None:
@@ -92,55 +88,44 @@ def _print_vocab(console: Console, figures: VocabFigures) -> None:
     fields = [
         ("vocabulary", f"{format_count(figures.ids, 'id')}{unused}; {format_count(figures.merges, 'merge')}"),
         ("special", f"{', '.join(specials[:LISTED]) or 'none'}{more}"),
-        ("incomplete UTF-8", f"{format_count(len(figures.incomplete), 'token')}: {_list(figures.incomplete)}"),
+        ("incomplete UTF-8", f"{format_count(len(figures.incomplete), 'token')}: {list_tokens(figures.incomplete)}"),
         ("never reached", format_count(len(figures.never), "token")),
     ]
-    for reason, explanation in _REASONS.items():
-        if tokens := [token for token in figures.never if token.reason == reason]:
-            fields.append(("", f"{len(tokens):,}: {explanation}: {_list(tokens)}"))
-    if unproved := figures.unproved:
-        fields.append(("", f"{len(unproved):,}: their own text does not yield them, others may: {_list(unproved)}"))
+    unreached: dict[str, list[VocabToken]] = {}
+    for token in figures.never:
+        unreached.setdefault(_REASONS[token.reason], []).append(token)
+    unreached["their own text does not yield them, others may"] = [*figures.unproved]
+    fields += [("", f"{len(tokens):,}: {why}: {list_tokens(tokens)}") for why, tokens in unreached.items() if tokens]
     print_fields(console, fields)
-    lengths = _by_length(figures.lengths)
-    for heading, entries in (("bytes", lengths), ("script", figures.scripts)):
+    for heading, entries in (("bytes", _by_length(figures.lengths)), ("script", figures.scripts)):
         console.print()
         rows = [(label, f"{count:,}") for label, count in entries.items()]
         print_bars(console, (heading, "tokens"), rows, [*entries.values()])
     console.print()
-    longest = [
-        (f"{len(token.bytes):,}", show_token(token.bytes, TOKEN_WIDTH), str(token.id)) for token in figures.longest
-    ]
+    longest = [(f"{len(token.bytes):,}", join_tokens([token.bytes]), str(token.id)) for token in figures.longest]
     print_table(console, ("bytes", "longest tokens", "id"), longest, "rlr")
     if figures.merge_counts:
         console.print()
         merges = [
-            (
-                f"{entry.rank:,}",
-                "unknown" if entry.count is None else f"{entry.count:,}",
-                _pair(entry.left, entry.right),
-            )
-            for entry in figures.merge_counts
+            (f"{m.rank:,}", "unknown" if m.count is None else f"{m.count:,}", join_tokens([m.left, m.right], " + "))
+            for m in figures.merge_counts
         ]
         print_table(console, ("rank", "training count", "merge"), merges, "rrl")
 
 
 def _print_corpus(console: Console, figures: CorpusFigures) -> None:
     pretokens = f"{figures.pretokens:,} pre-tokens, {figures.distinct_pretokens:,} distinct"
+    used, unused = format_count(len(figures.used), "token"), figures.unused
+    fields = [
+        ("corpus", f"{format_size(figures.bytes)} in {pretokens}"),
+        ("", f"{format_count(figures.tokens, 'token')}, {figures.bytes_per_token:.3f} bytes per token"),
+        ("used", f"{used}; {len(unused):,} unused: {list_tokens(unused)}"),
+    ]
     console.print()
-    print_fields(
-        console,
-        [
-            ("corpus", f"{format_size(figures.bytes)} in {pretokens}"),
-            ("", f"{format_count(figures.tokens, 'token')}, {figures.bytes_per_token:.3f} bytes per token"),
-            (
-                "used",
-                f"{format_count(len(figures.used), 'token')}; {len(figures.unused):,} unused: {_list(figures.unused)}",
-            ),
-        ],
-    )
+    print_fields(console, fields)
     console.print()
     frequent = [
-        (f"{token.count:,}", f"{token.count / figures.tokens:.2%}", show_token(token.bytes, TOKEN_WIDTH), str(token.id))
+        (f"{token.count:,}", f"{token.count / figures.tokens:.2%}", join_tokens([token.bytes]), str(token.id))
         for token in figures.used[:LISTED]
     ]
     print_table(console, ("count", "share", "most frequent tokens", "id"), frequent, "rrlr")
@@ -152,20 +137,8 @@ def _print_corpus(console: Console, figures: CorpusFigures) -> None:
 
 
 def _by_length(lengths: dict[int, int]) -> dict[str, int]:
-    """Return the number of tokens of each length, or of each group of lengths."""
-    longest, start = max(lengths, default=0), 1
-    groups = {}
-    while start <= longest:
-        end = start if start <= _OWN_BAR else 2 * start - 2
-        label = f"{start:,}" if start == end else f"{start:,}-{end:,}"
-        groups[label] = sum(lengths.get(length, 0) for length in range(start, end + 1))
-        start = end + 1
+    """Return the number of tokens of each length; long ones share a row."""
+    groups = {f"{length:,}": lengths.get(length, 0) for length in range(1, min(max(lengths, default=0), _OWN_BAR) + 1)}
+    if longer := sum(count for length, count in lengths.items() if length > _OWN_BAR):
+        groups[f"over {_OWN_BAR}"] = longer
     return groups
-
-
-def _pair(left: bytes, right: bytes) -> str:
-    return f"{show_token(left, TOKEN_WIDTH)} + {show_token(right, TOKEN_WIDTH)}"
-
-
-def _list(tokens: Iterable[VocabToken]) -> str:
-    return list_tokens([token.bytes for token in tokens])

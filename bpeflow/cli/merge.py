@@ -15,7 +15,7 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
 from bpeflow.run_dir.layout import COUNTS_FILE
 from bpeflow.run_dir.resume import folder_of_counts, has_tokenizer
-from bpeflow.run_dir.run_report import RunReport, check_counts, read_record, read_report
+from bpeflow.run_dir.run_files import RunReport, check_counts, read_record, read_report
 from bpeflow.training.train import train_from_counts
 
 _DESCRIPTION = """\

@@ -5,13 +5,19 @@ Tables never cut a figure: on a terminal that is too narrow, the columns that do
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from bpeflow._util.text import show_token
+
+if TYPE_CHECKING:
+    from bpeflow.look.vocabulary import VocabToken
 
 #: Spaces between two columns.
 _GAP = 2
@@ -23,7 +29,7 @@ _UNLIMITED = 10_000
 _BAR = 40
 
 #: Tokens of a list that are shown, and the most columns of the screen for each.
-LISTED, TOKEN_WIDTH = 10, 40
+LISTED, _TOKEN_WIDTH = 10, 40
 
 
 def output_console() -> Console:
@@ -88,7 +94,18 @@ def print_fields(console: Console, fields: Iterable[tuple[str, str]]) -> None:
     console.print(grid)
 
 
-def list_tokens(tokens: Sequence[bytes]) -> str:
+def join_tokens(tokens: Iterable[bytes], between: str = " ") -> str:
+    """Return tokens on one line."""
+    return between.join(show_token(token, _TOKEN_WIDTH) for token in tokens)
+
+
+def list_tokens(tokens: Sequence[VocabToken]) -> str:
     """Return the first of some tokens on one line."""
-    listed = " ".join(show_token(token, TOKEN_WIDTH) for token in tokens[:LISTED])
-    return f"{listed} …" if len(tokens) > LISTED else listed or "none"
+    listed = join_tokens(token.bytes for token in tokens[:LISTED]) or "none"
+    return f"{listed} …" if len(tokens) > LISTED else listed
+
+
+def print_json(content: Any) -> None:
+    """Print figures as JSON."""
+    json.dump(content, sys.stdout, indent=2)
+    sys.stdout.write("\n")

@@ -15,7 +15,7 @@ from bpeflow.errors import ConfigError
 if TYPE_CHECKING:
     from bpeflow.counting.report import CountingReport
     from bpeflow.progress import Observer
-    from bpeflow.run_dir.run_report import LearningReport
+    from bpeflow.run_dir.run_files import LearningReport
     from bpeflow.training.train import TrainResult
 
 _DESCRIPTION = """\
@@ -86,9 +86,7 @@ def _summary(result: TrainResult, out_dir: str) -> Iterator[tuple[str, str]]:
         if counting and report.counts is None:
             rate = f"{format_size(stored / max(counting.seconds, 1e-9))}/s{' of input' if other_size else ''}"
             yield "counting", f"{counting.seconds:.1f} s, {rate}{_workers(counting)}"
-            monitored = report.settings.get("monitor", {}).get("enabled")
-            for line in (*_counting_details(counting), *(_averages(counting) if monitored else ())):
-                yield "", line
+            yield from (("", line) for line in _counting_details(counting))
     if report.counts:
         yield "counts", f"{one_line(report.counts)}, of an earlier run"
     if learning := report.learning:
@@ -121,21 +119,6 @@ def _input_bytes(counting: CountingReport) -> int:
     """Return the size of the input as it is stored, which progress counts too: compressed, or in JSON."""
     readers = counting.stages.get("stream reader") or counting.stages["counter"]
     return readers.bytes or counting.stages["chunk reader"].bytes  # the size of standard input is unknown
-
-
-def _averages(counting: CountingReport) -> list[str]:
-    """Describe what each stage did on average, as the monitor does at each moment."""
-    lines = []
-    for name, stage in counting.stages.items():
-        cores = None if stage.cpu_seconds is None else stage.cpu_seconds / max(stage.seconds, 1e-9)
-        parts = [
-            "" if cores is None else f"{cores:.1f} of {format_count(stage.workers, 'core')}",
-            f"{format_size(stage.mb_per_second * 1e6)}/s" if stage.mb_per_second else "",
-        ]
-        if stage.peak_memory_bytes and not counting.in_process:  # threads share theirs
-            parts.append(f"{format_size(stage.peak_memory_bytes)} each at most")
-        lines.append(f"{name}: {', '.join(filter(None, parts))}")
-    return lines
 
 
 def _merges(learning: LearningReport) -> str:

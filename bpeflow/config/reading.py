@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -15,9 +15,6 @@ from bpeflow._util.text import close_matches, one_line, short_repr
 from bpeflow.config.sections import all_settings
 from bpeflow.config.settings import Settings
 from bpeflow.errors import ConfigError, SettingsError
-
-if TYPE_CHECKING:
-    import yaml
 
 SettingsType = TypeVar("SettingsType", bound=BaseModel)
 _SIZES = frozenset({"vocab_size", "vocab_sizes"})
@@ -159,25 +156,11 @@ def parse_yaml(text: str) -> Any:
     try:
         for event in yaml.parse(text, yaml.SafeLoader):
             if isinstance(event, yaml.AliasEvent):  # which could make a few lines more values than fit in memory
-                problem = f"*{event.anchor} is an alias: quote it if it is text, or else repeat the values"
-                raise yaml.MarkedYAMLError(problem=problem, problem_mark=cast("yaml.error.Mark", event.start_mark))
+                raise ConfigError(f"*{event.anchor} is an alias: quote it if it is text, or else repeat the values")
         return yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        raise ConfigError(_explain_yaml(error)) from error
     except yaml.YAMLError as error:
-        raise ConfigError(" ".join(str(error).split())) from error
+        raise ConfigError(" ".join(str(error).replace('in "<unicode string>",', "in").split())) from error
     except RecursionError as error:
         raise ConfigError("it is nested too deeply") from error
     except ValueError as error:  # an impossible date, such as the 31st of February
         raise ConfigError(str(error)) from error
-
-
-def _explain_yaml(error: yaml.MarkedYAMLError) -> str:
-    """Return a problem with its place and its context: a bracket that is never closed may be many lines before."""
-    place, problem = _place(error.problem_mark), error.problem or "malformed"
-    context = f" ({error.context}{_place(error.context_mark, ' from ')})" if error.context else ""
-    return f"{place}{': ' if place else ''}{problem}{context}"
-
-
-def _place(mark: yaml.Mark | None, before: str = "") -> str:
-    return f"{before}line {mark.line + 1}, column {mark.column + 1}" if mark else ""

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from bpeflow._util.text import format_count, format_size
 from bpeflow.corpus.documents import RECORD_END, DocumentStatistics, StreamChunk
-from bpeflow.corpus.files import START_BYTES, InputFile, is_json_lines, open_blocks
-from bpeflow.corpus.parquet import read_rows
+from bpeflow.corpus.files import START_BYTES, InputFile, is_json_lines, open_blocks, records
 from bpeflow.corpus.sources import CorpusEntry
 from bpeflow.corpus.text_rules import Source, TextRules
 from bpeflow.errors import CorpusError
@@ -97,9 +96,8 @@ class FirstLook:
 
     def _blocks(self, file: InputFile) -> Generator[bytes, None, None]:
         if file.format == "parquet":
-            yield from (
-                (text or b"") + RECORD_END for _, text in read_rows(file, self._rules.sources[file.source].text_column)
-            )
+            rows = records().read_rows(file, self._rules.sources[file.source].text_column)
+            yield from ((text or b"") + RECORD_END for _, text in rows)
             return
         with open_blocks(file) as blocks:
             try:

@@ -12,10 +12,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from importlib import import_module
 from io import BufferedReader
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, ClassVar, Literal, Protocol
+from typing import Any, BinaryIO, ClassVar, Literal, Protocol
 
 from bpeflow._util.extras import load_extra
 from bpeflow._util.machine import is_memory_error
@@ -307,3 +308,8 @@ def is_json_lines(start: bytes) -> bool:
         return isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
         return False
+
+
+def records() -> Any:
+    """Return the module `records`, which text needs not import."""
+    return import_module("bpeflow.corpus.records")

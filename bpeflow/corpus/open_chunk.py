@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bpeflow.corpus.documents import NOTHING, Chunk, Delimiters, Document, DocumentStatistics, StreamChunk
-from bpeflow.corpus.records import UTF8_REMEDY, RecordBuffer, parse_lines
-from bpeflow.corpus.text_rules import TextRules
+from bpeflow.corpus.files import records
+from bpeflow.corpus.text_rules import UTF8_REMEDY, TextRules
 from bpeflow.errors import CorpusError, InvalidUtf8Error
 
 
@@ -124,7 +124,7 @@ class OpenChunk:
         chunk = self.chunk
         if not isinstance(chunk, StreamChunk) or chunk.holds == "records":
             return f"byte {self.offset + position - document:,} of its documents' text"
-        lines = [number for number, text in parse_lines(chunk, self.rules) if isinstance(text, bytes)]
+        lines = [number for number, text in records().parse_lines(chunk, self.rules) if isinstance(text, bytes)]
         return f"line {lines[document]:,}"
 
 
@@ -154,9 +154,6 @@ def open_chunk(chunk: Chunk, rules: TextRules, buffer: ChunkBuffer | None = None
     if chunk.holds == "text":
         return OpenChunk(chunk, rules, memoryview(chunk.data), rules.delimiters, chunk.offset)
     if chunk.holds == "jsonl":
-        records = RecordBuffer(rules, chunk.source)
-        for _, text in parse_lines(chunk, rules):
-            records.add(text)
-        data = memoryview(records.data)
-        return OpenChunk(chunk, rules, data, rules.record_delimiters, chunk.offset, records.left_out)
+        lines = records().gather_lines(chunk, rules)
+        return OpenChunk(chunk, rules, memoryview(lines.data), rules.record_delimiters, chunk.offset, lines.left_out)
     return OpenChunk(chunk, rules, memoryview(chunk.data), rules.record_delimiters, chunk.offset, chunk.left_out)

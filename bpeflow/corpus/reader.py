@@ -1,4 +1,4 @@
-"""`CorpusReader` turns the entries of a corpus into chunks; `check_unchanged` checks that its files have not changed.
+"""`CorpusReader` turns the entries of a corpus into chunks.
 
 The chunks of plain files are planned without reading most of their bytes. Streams are read, and their chunks carry
 their bytes. In a pipeline with several processes, one stage plans and other ones read the streams.
@@ -6,33 +6,18 @@ their bytes. In a pipeline with several processes, one stage plans and other one
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import Any
 
-from bpeflow._util.text import format_size
 from bpeflow.corpus.checks import FirstLook
 from bpeflow.corpus.documents import Chunk, StreamChunk
-from bpeflow.corpus.files import Blocks, InputFile, SampledFiles, open_blocks
-from bpeflow.corpus.parquet import read_rows, row_groups
-from bpeflow.corpus.records import (
-    SKIP_REMEDY,
-    DocumentIterable,
-    RecordText,
-    cut_lines,
-    encode_document,
-    parse_lines,
-    record_chunks,
-)
-from bpeflow.corpus.sources import CorpusEntry
+from bpeflow.corpus.files import Blocks, InputFile, SampledFiles, open_blocks, records
+from bpeflow.corpus.sources import CorpusEntry, DocumentIterable
 from bpeflow.corpus.split import cut_text, plan_chunks
 from bpeflow.corpus.text_rules import TextRules
-from bpeflow.errors import BadRecordError, CorpusError
-
-log = logging.getLogger(__name__)
 
 #: Lower bound for the limit on text that cannot be divided. Larger: longer lines and documents are accepted even under
 #: a small memory limit; smaller: such a limit is kept more closely.
@@ -76,7 +61,7 @@ class CorpusReader:
             if isinstance(entry, InputFile) and entry.plain:
                 yield from self._planned(entry)
             elif isinstance(entry, InputFile) and entry.format == "parquet":
-                yield from row_groups(entry)  # which can be read in parallel
+                yield from records().row_groups(entry)  # which can be read in parallel
             else:
                 yield entry
 
@@ -93,20 +78,23 @@ class CorpusReader:
         return self.longest or LONGEST_TEXT
 
     def _planned(self, file: InputFile) -> Iterator[Chunk]:
-        return plan_chunks([file], self.chunk_size, self.rules, self.longest or sys.maxsize)
+        return plan_chunks(file, self.chunk_size, self.rules, self.longest or sys.maxsize)
 
     def _streamed(self, entry: CorpusEntry) -> Iterator[StreamChunk]:
         if isinstance(entry, DocumentIterable):
-            return record_chunks(entry.texts(self.rules), entry.files[0], self.chunk_size, self.rules)
+            return self._gathered(records().iterable_texts(entry.documents, self.rules), entry.files[0])
         return self._sampled(entry.files) if isinstance(entry, SampledFiles) else self._chunks(entry)
+
+    def _gathered(self, texts: Iterable[Any], file: InputFile) -> Iterator[StreamChunk]:
+        yield from records().record_chunks(texts, file, self.chunk_size, self.rules)
 
     def _chunks(self, file: InputFile) -> Iterator[StreamChunk]:
         if file.format == "parquet":
-            yield from record_chunks(self._rows(file), file, self.chunk_size, self.rules)
+            yield from self._gathered(records().parquet_texts(file, self.rules), file)
             return
         with self._open(file) as blocks:
             if file.format == "jsonl":
-                yield from cut_lines(blocks, self.chunk_size, self._longest_in_stream, file.source)
+                yield from records().cut_lines(blocks, self.chunk_size, self._longest_in_stream, file.source)
             else:
                 yield from cut_text(blocks, self.chunk_size, self.rules, self._longest_in_stream, file.source)
 
@@ -136,17 +124,17 @@ class CorpusReader:
                 for index, document in enumerate(self._documents(file))
                 if not isinstance(document, bytes) or sample.number(file_index, index) < threshold
             )
-            yield from record_chunks(chosen, file, self.chunk_size, self.rules)
+            yield from self._gathered(chosen, file)
 
-    def _documents(self, file: InputFile) -> Iterator[RecordText]:
-        """Yield the documents of a stream, including skipped ones."""
+    def _documents(self, file: InputFile) -> Iterator[Any]:
+        """Yield the documents of a stream, each a `RecordText`, including skipped ones."""
         if file.format == "parquet":
-            yield from self._rows(file)
+            yield from records().parquet_texts(file, self.rules)
             return
         with self._open(file) as blocks:
             if file.format == "jsonl":
-                for lines in cut_lines(blocks, self.chunk_size, self._longest_in_stream, file.source):
-                    yield from (text for _, text in parse_lines(lines, self.rules))
+                for lines in records().cut_lines(blocks, self.chunk_size, self._longest_in_stream, file.source):
+                    yield from (text for _, text in records().parse_lines(lines, self.rules))
                 return
             whole = replace(self.rules, invalid_utf8="skip")  # under which no document is cut
             for chunk in cut_text(blocks, self.chunk_size, whole, self._longest_in_stream):
@@ -154,44 +142,4 @@ class CorpusReader:
                 for document in self.rules.delimiters.documents(data):
                     start, end = document.pieces[0][0], document.pieces[-1][1]
                     where = f"{chunk.path}: the document from byte {chunk.offset + start:,} on"
-                    yield encode_document(data[start:end], where, self.rules.invalid_utf8)
-
-    def _rows(self, file: InputFile) -> Iterator[RecordText]:
-        for row, value in read_rows(file, self.rules.sources[file.source].text_column):
-            where = f"{file.name}: row {row:,}"
-            if value is None:
-                yield BadRecordError(f"{where}: the text is null; {SKIP_REMEDY}")
-            else:
-                yield encode_document(value, where, self.rules.invalid_utf8)
-
-
-def check_unchanged(entries: Iterable[CorpusEntry], remedy: str, may_grow: bool = False, was_read: bool = True) -> None:
-    """Check that no local file was changed or replaced since it was found.
-
-    Args:
-        entries: the entries of the corpus to check.
-        remedy: end of the error message, which says what to do.
-        may_grow: whether to accept a file that has become longer, such as a log that is still being written. The
-            appended part was not read, and a warning says so.
-        was_read: whether the entries have been read, and not only found.
-
-    Raises:
-        CorpusError: a file was changed or replaced, or cannot be read any more.
-    """
-    for file in (file for entry in entries for file in entry.files):
-        if file.location == "file":
-            try:
-                status = Path(file.name).stat()
-            except OSError as error:
-                raise CorpusError(f"cannot read {file.name}: {error.strerror}; {remedy}") from error
-            is_same = file.inode in (0, status.st_ino)
-            if may_grow and is_same and file.size is not None and status.st_size > file.size:
-                log.warning("%s has grown: only its first %s were read", file.name, format_size(file.size))
-            elif (status.st_size, status.st_mtime_ns) != (file.size, file.modified):
-                if not was_read:
-                    raise CorpusError(
-                        f"{file.name} has another size or modification time than when it was found; {remedy}"
-                    )
-                raise CorpusError(
-                    f"{file.name} was changed while it was read, so old and new content may be mixed; {remedy}"
-                )
+                    yield records().encode_document(data[start:end], where, self.rules.invalid_utf8)

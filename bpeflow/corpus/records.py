@@ -1,28 +1,36 @@
 """Records: documents that are separate values (JSON Lines, Parquet, iterables) instead of text between separators.
 
 The records of a chunk are stored as one text with `RECORD_END` after each. So the code that counts the documents of a
-text counts records too, and as fast. A `DocumentIterable` has the records that a caller passes instead of files.
+text counts records too, and as fast. Only a corpus with records imports this module (see `files.records`).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
 from os import PathLike
-from typing import Any, ClassVar
+from typing import Any
 
+from bpeflow._util.extras import load_extra
 from bpeflow._util.text import InvalidUtf8Policy, format_size, short_repr
+from bpeflow.corpus.compression import MAGIC_BYTES, detect_compression
 from bpeflow.corpus.documents import NOTHING, RECORD_END, DocumentStatistics, StreamChunk
-from bpeflow.corpus.files import Blocks, InputFile
-from bpeflow.corpus.text_rules import Source, TextRules
+from bpeflow.corpus.files import Blocks, InputFile, convert_errors
+from bpeflow.corpus.text_rules import UTF8_REMEDY, Source, TextRules
 from bpeflow.errors import BadRecordError, CorpusError, InputTypeError, InvalidUtf8Error
-
-#: The remedy for documents that are not UTF-8.
-UTF8_REMEDY = "use invalid_utf8: replace to put U+FFFD there, or invalid_utf8: skip to leave out such documents"
 
 #: The remedy for records without text.
 SKIP_REMEDY = "use bad_records: skip to leave out such records"
+
+#: Rows decoded at a time. Larger: a little faster. Smaller: less memory, which matters because a dictionary can make
+#: every row as long as the longest.
+_BATCH_ROWS = 128
+
+#: Bytes read from the file at a time. Larger: fewer reads; smaller: less memory.
+_BUFFER_BYTES = 1 << 20
 
 #: The byte order mark, which may begin the first line.
 _BOM = b"\xef\xbb\xbf"
@@ -33,9 +41,6 @@ _SHOWN_NAMES = 8
 #: What a record holds: its document in valid UTF-8, or the error of a record without one. `RecordBuffer` raises it, or
 #: leaves the record out, as the policies say.
 RecordText = bytes | BadRecordError | InvalidUtf8Error
-
-#: The name of an iterable wherever a file would have its own.
-DOCUMENTS = "<documents>"
 
 
 def encode_document(document: str | bytes, where: str, invalid_utf8: InvalidUtf8Policy) -> RecordText:
@@ -226,6 +231,14 @@ def parse_lines(chunk: StreamChunk, rules: TextRules) -> Iterator[tuple[int, Rec
             yield number, _parse_line(line, where, rules.sources[chunk.source], rules.invalid_utf8)
 
 
+def gather_lines(chunk: StreamChunk, rules: TextRules) -> RecordBuffer:
+    """Return the documents of a chunk of lines. Raises as `record_chunks` does."""
+    records = RecordBuffer(rules, chunk.source)
+    for _, text in parse_lines(chunk, rules):
+        records.add(text)
+    return records
+
+
 def _parse_line(line: bytearray, where: str, source: Source, invalid_utf8: InvalidUtf8Policy) -> RecordText:
     try:
         record = json.loads(line.decode(errors="replace" if invalid_utf8 == "replace" else "strict"))
@@ -245,85 +258,126 @@ def _parse_line(line: bytearray, where: str, source: Source, invalid_utf8: Inval
 # ---- iterables ----
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentIterable:
-    """An iterable of documents. It is read once, in the calling process.
+def iterable_texts(documents: Iterable[Any], rules: TextRules) -> Iterator[RecordText]:
+    """Yield the documents of an iterable. Raises `InputTypeError` for one of another type, with its number, from 0."""
+    for number, document in enumerate(documents):
+        where = f"document {number}"
+        if isinstance(document, str | bytes):
+            yield encode_document(document, where, rules.invalid_utf8)
+        elif document is None or isinstance(document, Mapping):
+            yield text_of_record(document, where, rules.sources[0], rules.invalid_utf8)
+        else:
+            remedy = "; pass paths as a list" if isinstance(document, PathLike) else ""
+            raise InputTypeError(
+                f"{where} is a {type(document).__name__}; documents must be str, bytes of UTF-8, or mappings with "
+                f"the text in text_field{remedy}"
+            )
 
-    Attributes:
-        documents: the documents: each a `str`, `bytes` of UTF-8, or a mapping with the text in a field, such as the
-            rows of a HuggingFace dataset.
+
+# ---- Parquet ----
+
+
+def row_groups(file: InputFile) -> list[InputFile]:
+    """Return one stream for each row group of a file or a part of one, so that several can be read in parallel."""
+    groups = file.row_groups
+    if groups is None:
+        with _open(file) as parquet:
+            groups = tuple(range(parquet.num_row_groups))
+    ends = [file.weight * number // max(len(groups), 1) for number in range(len(groups) + 1)]
+    parts = (end - begin for begin, end in pairwise(ends))
+    return [replace(file, row_groups=(group,), row_group_bytes=part) for group, part in zip(groups, parts, strict=True)]
+
+
+def parquet_texts(file: InputFile, rules: TextRules) -> Iterator[RecordText]:
+    """Yield the documents of a Parquet file, or the error of a row without one. Raises as `read_rows` does."""
+    for row, value in read_rows(file, rules.sources[file.source].text_column):
+        where = f"{file.name}: row {row:,}"
+        if value is None:
+            yield BadRecordError(f"{where}: the text is null; {SKIP_REMEDY}")
+        else:
+            yield encode_document(value, where, rules.invalid_utf8)
+
+
+def read_rows(file: InputFile, column: Sequence[str]) -> Iterator[tuple[int, bytes | None]]:
+    """Read one column, which may be nested.
+
+    Yields:
+        The number of each row, from 1, and its string as UTF-8 bytes; None for a null.
+
+    Raises:
+        CorpusError: the file is damaged or has no such column of strings. The message names the file.
     """
+    pyarrow = _load_pyarrow()
+    with _open(file) as parquet:
+        _check_column(parquet.schema_arrow, column, file.name, pyarrow)
+        groups = range(parquet.num_row_groups) if file.row_groups is None else file.row_groups
+        for group in groups:
+            row = sum(parquet.metadata.row_group(earlier).num_rows for earlier in range(group))
+            for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=[group], columns=[".".join(column)]):
+                for value in _values(batch, column, pyarrow):
+                    row += 1
+                    yield row, value
 
-    documents: Iterable[str | bytes | Mapping[str, Any]]
-    plain: ClassVar[bool] = False
 
-    @property
-    def files(self) -> tuple[InputFile, ...]:
-        """What stands for it where an entry of a corpus has files."""
-        return (InputFile(DOCUMENTS, None, "jsonl", "iterable"),)
+def _values(batch: Any, column: Sequence[str], pyarrow: Any) -> Any:
+    array = batch.column(0)
+    for name in column[1:] if len(batch.schema.names[0].split(".")) != len(column) else ():
+        array = pyarrow.compute.struct_field(array, name)
+    if pyarrow.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    return array.cast(pyarrow.large_binary()).to_pylist()
 
-    @property
-    def source(self) -> int:
-        """Number of the source."""
-        return 0
 
-    @property
-    def weight(self) -> int:
-        """Bytes of input files that it covers: none."""
-        return 0
-
-    @property
-    def main_process_only(self) -> bool:
-        """Whether only the calling process can read it."""
-        return True
-
-    def absolute(self) -> DocumentIterable:
-        """Return it, which has no path."""
-        return self
-
-    def texts(self, rules: TextRules) -> Iterator[RecordText]:
-        """Yield the documents. Raises `InputTypeError` for one of another type, with its number, from 0."""
-        for number, document in enumerate(self.documents):
-            where = f"document {number}"
-            if isinstance(document, str | bytes):
-                yield encode_document(document, where, rules.invalid_utf8)
-            elif document is None or isinstance(document, Mapping):
-                yield text_of_record(document, where, rules.sources[0], rules.invalid_utf8)
-            else:
-                remedy = "; pass paths as a list" if isinstance(document, PathLike) else ""
-                raise InputTypeError(
-                    f"{where} is a {type(document).__name__}; documents must be str, bytes of UTF-8, or mappings with "
-                    f"the text in text_field{remedy}"
+def _check_column(schema: Any, column: Sequence[str], name: str, pyarrow: Any) -> None:
+    path = ".".join(column)
+    fields = {field.name: field.type for field in schema}
+    kind: Any = fields.get(path)
+    if kind is None:
+        for depth, part in enumerate(column):
+            if part not in fields:
+                raise CorpusError(
+                    f"{name}: no column {'.'.join(column[: depth + 1])!r} (found: {format_names(fields)}); set "
+                    "text_column to the column with the text"
                 )
+            kind = fields[part]
+            fields = {f.name: f.type for f in kind} if pyarrow.types.is_struct(kind) else {}
+    types = pyarrow.types
+    inner = kind.value_type if types.is_dictionary(kind) else kind
+    if not any(
+        is_text(inner)
+        for is_text in (
+            types.is_string,
+            types.is_large_string,
+            types.is_binary,
+            types.is_large_binary,
+            types.is_string_view,
+        )
+    ):
+        raise CorpusError(f"{name}: the column {path!r} holds {kind}, not strings; set text_column to one of strings")
 
 
-def split_off_documents(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], DocumentIterable | None]:
-    """Split settings from the iterable of documents that their `input` may be.
-
-    Returns the settings, and the iterable or None. Raises `InputTypeError` as `check_iterable` does.
-    """
-    check_iterable(values.get("input"))
-    if not _is_documents(values.get("input"), values.get("text_field", "text")):
-        return values, None
-    return {**values, "input": DOCUMENTS}, DocumentIterable(values["input"])
-
-
-def check_iterable(value: object) -> None:
-    """Raise `InputTypeError` for what iterates over names instead of texts: tables, and datasets of several splits."""
-    kind = type(value).__name__
-    if hasattr(value, "columns"):
-        raise InputTypeError(f"a {kind} is a table: pass its column with the text, such as table['text']")
-    parts = list(value.values()) if isinstance(value, Mapping) and not {"paths", "path"} & value.keys() else []
-    if parts and all(isinstance(part, list | tuple) for part in parts):
-        raise InputTypeError(f"a {kind} of lists is a table: pass the list of texts in it, as iter(table['text'])")
-    if parts and all(isinstance(part, Iterable) and not isinstance(part, str | list | tuple) for part in parts):
-        raise InputTypeError(f"a {kind} holds several corpora: pass one of them, such as datasets['train']")
+@contextmanager
+def _open(file: InputFile) -> Iterator[Any]:
+    pyarrow = _load_pyarrow()
+    with convert_errors(file), file.open() as stream:
+        if compression := detect_compression(stream.read(MAGIC_BYTES)):
+            raise CorpusError(
+                f"{file.name}: Parquet inside {compression.name} cannot be read, because Parquet is read from its end; "
+                "decompress the file (Parquet is compressed inside)"
+            )
+        stream.seek(0)
+        try:
+            with pyarrow.parquet.ParquetFile(stream, buffer_size=_BUFFER_BYTES) as parquet:
+                yield parquet
+        except (pyarrow.ArrowException, EOFError) as error:
+            if isinstance(error, MemoryError):
+                raise
+            raise CorpusError(
+                f"{file.name}: not Parquet, or damaged ({error}); check input_format, copy it again, or add memory"
+            ) from error
 
 
-def _is_documents(value: object, text_field: object) -> bool:
-    """Return whether an input is an iterable of documents. Mappings and sets are refused elsewhere."""
-    # Lists and tuples hold paths and sources, unless they contain bytes, or mappings with the text in a field.
-    if isinstance(value, list | tuple):
-        field = str(text_field).partition(".")[0]
-        return any(isinstance(entry, bytes) or (isinstance(entry, Mapping) and field in entry) for entry in value)
-    return isinstance(value, Iterable) and not isinstance(value, str | bytes | bytearray | Mapping | set | frozenset)
+def _load_pyarrow() -> Any:
+    for module in ("pyarrow.compute", "pyarrow.parquet"):
+        load_extra(module, "parquet", "Parquet files")
+    return load_extra("pyarrow", "parquet", "Parquet files")

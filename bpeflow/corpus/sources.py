@@ -2,20 +2,64 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from bpeflow._util.text import short_repr
+from bpeflow._util.text import format_size, short_repr
 from bpeflow.corpus.files import InputFile, SampledFiles
 from bpeflow.corpus.find import InputRules, find_inputs
-from bpeflow.corpus.records import DocumentIterable
 from bpeflow.corpus.text_rules import Sample, Source
-from bpeflow.errors import ConfigError, CorpusError
+from bpeflow.errors import ConfigError, CorpusError, InputTypeError
 
 if TYPE_CHECKING:
     from bpeflow.config import CorpusSettings  # pydantic, which workers do without
+
+log = logging.getLogger(__name__)
+
+#: The name of an iterable wherever a file would have its own.
+DOCUMENTS = "<documents>"
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentIterable:
+    """An iterable of documents. It is read once, in the calling process.
+
+    Attributes:
+        documents: the documents: each a `str`, `bytes` of UTF-8, or a mapping with the text in a field, such as the
+            rows of a HuggingFace dataset.
+    """
+
+    documents: Iterable[str | bytes | Mapping[str, Any]]
+    plain: ClassVar[bool] = False
+
+    @property
+    def files(self) -> tuple[InputFile, ...]:
+        """What stands for it where an entry of a corpus has files."""
+        return (InputFile(DOCUMENTS, None, "jsonl", "iterable"),)
+
+    @property
+    def source(self) -> int:
+        """Number of the source."""
+        return 0
+
+    @property
+    def weight(self) -> int:
+        """Bytes of input files that it covers: none."""
+        return 0
+
+    @property
+    def main_process_only(self) -> bool:
+        """Whether only the calling process can read it."""
+        return True
+
+    def absolute(self) -> DocumentIterable:
+        """Return it, which has no path."""
+        return self
+
 
 #: What a corpus consists of.
 CorpusEntry = InputFile | SampledFiles | DocumentIterable
@@ -133,3 +177,70 @@ def stream_parts(entries: Iterable[CorpusEntry]) -> int:
 def longest_first(entries: Iterable[CorpusEntry]) -> list[CorpusEntry]:
     """Return the entries with the longest streams first, because those take longest, and the files last."""
     return sorted(entries, key=lambda entry: 0 if entry.plain else -1 - entry.weight)
+
+
+def check_unchanged(entries: Iterable[CorpusEntry], remedy: str, may_grow: bool = False, was_read: bool = True) -> None:
+    """Check that no local file was changed or replaced since it was found.
+
+    Args:
+        entries: the entries of the corpus to check.
+        remedy: end of the error message, which says what to do.
+        may_grow: whether to accept a file that has become longer, such as a log that is still being written. The
+            appended part was not read, and a warning says so.
+        was_read: whether the entries have been read, and not only found.
+
+    Raises:
+        CorpusError: a file was changed or replaced, or cannot be read any more.
+    """
+    for file in (file for entry in entries for file in entry.files):
+        if file.location == "file":
+            try:
+                status = Path(file.name).stat()
+            except OSError as error:
+                raise CorpusError(f"cannot read {file.name}: {error.strerror}; {remedy}") from error
+            is_same = file.inode in (0, status.st_ino)
+            if may_grow and is_same and file.size is not None and status.st_size > file.size:
+                log.warning("%s has grown: only its first %s were read", file.name, format_size(file.size))
+            elif (status.st_size, status.st_mtime_ns) != (file.size, file.modified):
+                if not was_read:
+                    raise CorpusError(
+                        f"{file.name} has another size or modification time than when it was found; {remedy}"
+                    )
+                raise CorpusError(
+                    f"{file.name} was changed while it was read, so old and new content may be mixed; {remedy}"
+                )
+
+
+# ---- iterables ----
+
+
+def split_off_documents(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], DocumentIterable | None]:
+    """Split settings from the iterable of documents that their `input` may be.
+
+    Returns the settings, and the iterable or None. Raises `InputTypeError` as `check_iterable` does.
+    """
+    check_iterable(values.get("input"))
+    if not _is_documents(values.get("input"), values.get("text_field", "text")):
+        return values, None
+    return {**values, "input": DOCUMENTS}, DocumentIterable(values["input"])
+
+
+def check_iterable(value: object) -> None:
+    """Raise `InputTypeError` for what iterates over names instead of texts: tables, and datasets of several splits."""
+    kind = type(value).__name__
+    if hasattr(value, "columns"):
+        raise InputTypeError(f"a {kind} is a table: pass its column with the text, such as table['text']")
+    parts = list(value.values()) if isinstance(value, Mapping) and not {"paths", "path"} & value.keys() else []
+    if parts and all(isinstance(part, list | tuple) for part in parts):
+        raise InputTypeError(f"a {kind} of lists is a table: pass the list of texts in it, as iter(table['text'])")
+    if parts and all(isinstance(part, Iterable) and not isinstance(part, str | list | tuple) for part in parts):
+        raise InputTypeError(f"a {kind} holds several corpora: pass one of them, such as datasets['train']")
+
+
+def _is_documents(value: object, text_field: object) -> bool:
+    """Return whether an input is an iterable of documents. Mappings and sets are refused elsewhere."""
+    # Lists and tuples hold paths and sources, unless they contain bytes, or mappings with the text in a field.
+    if isinstance(value, list | tuple):
+        field = str(text_field).partition(".")[0]
+        return any(isinstance(entry, bytes) or (isinstance(entry, Mapping) and field in entry) for entry in value)
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes | bytearray | Mapping | set | frozenset)

@@ -21,16 +21,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import chain
-from typing import Protocol
 
 from bpeflow._util.text import format_size
 from bpeflow.corpus.documents import Chunk, StreamChunk
 from bpeflow.corpus.files import Blocks, InputFile
 from bpeflow.corpus.text_rules import TextRules
-from bpeflow.errors import ConfigError, CorpusError
+from bpeflow.errors import CorpusError
 from bpeflow.pretokenize.patterns import LOOK_AHEAD, LOOK_BEHIND
 
 #: How far past its size a chunk looks for a separator before a document is cut. Larger: chunks of whole documents even
@@ -42,10 +40,8 @@ LOOK_AHEAD_BYTES = 1 << 20
 WINDOW_BYTES = 64 * 1024
 
 
-def plan_chunks(
-    files: Iterable[InputFile], chunk_size: int, rules: TextRules, longest: int = sys.maxsize
-) -> Iterator[Chunk]:
-    """Divide files, or parts of them, into chunks, in order and without gaps or overlaps.
+def plan_chunks(file: InputFile, chunk_size: int, rules: TextRules, longest: int = sys.maxsize) -> Iterator[Chunk]:
+    """Divide a file, or a part of one, into chunks, in order and without gaps or overlaps.
 
     A chunk ends after the first separator that ends at or after `chunk_size` bytes. The search looks ahead
     `LOOK_AHEAD_BYTES`, but at most `chunk_size` bytes, so that small chunks stay cheap to plan. If it finds no
@@ -53,23 +49,27 @@ def plan_chunks(
     ends at the next separator, however far away, or at the end of the file.
 
     Every `chunk_size` results in the same pre-tokens in total and in the same documents. The plan is lazy: it keeps one
-    file open and one window of it in memory. Bytes appended to a file since it was found are not read. Empty files have
-    no chunks.
+    window of the file in memory. Bytes appended to the file since it was found are not read. An empty file has no
+    chunks.
 
     Args:
-        files: the files or parts of files.
+        file: the file or the part of one.
         chunk_size: bytes in a chunk, approximately.
         rules: the delimiters, and whether and where a document may be cut.
         longest: upper bound on the bytes in which no chunk can end, approximately.
 
     Raises:
-        ConfigError: `chunk_size` is less than 1.
-        CorpusError: a file has vanished or become shorter since it was found, or no chunk can end within `longest`
+        CorpusError: the file has vanished or become shorter since it was found, or no chunk can end within `longest`
             bytes.
     """
-    if chunk_size < 1:
-        raise ConfigError(f"the chunk size must be at least 1 byte, not {chunk_size}")
-    return chain.from_iterable(_file_chunks(file, chunk_size, rules, longest) for file in files)
+    with _boundaries(file, rules, longest) as finder:
+        reach = min(chunk_size, LOOK_AHEAD_BYTES)
+        offset, stop = file.begin, file.begin + file.weight
+        while offset < stop:
+            target = offset + chunk_size
+            end = stop if target >= stop else min(finder.next_boundary(target, reach), stop)
+            yield Chunk(file.name, offset, end - offset, end == file.size, file.source)
+            offset = end
 
 
 def find_boundary(file: InputFile, target: int, rules: TextRules, longest: int = sys.maxsize) -> int:
@@ -89,17 +89,6 @@ def find_boundary(file: InputFile, target: int, rules: TextRules, longest: int =
         return finder.next_boundary(target, LOOK_AHEAD_BYTES)
 
 
-def _file_chunks(file: InputFile, chunk_size: int, rules: TextRules, longest: int) -> Iterator[Chunk]:
-    with _boundaries(file, rules, longest) as finder:
-        reach = min(chunk_size, LOOK_AHEAD_BYTES)
-        offset, stop = file.begin, file.begin + file.weight
-        while offset < stop:
-            target = offset + chunk_size
-            end = stop if target >= stop else min(finder.next_boundary(target, reach), stop)
-            yield Chunk(file.name, offset, end - offset, end == file.size, file.source)
-            offset = end
-
-
 @contextmanager
 def _boundaries(file: InputFile, rules: TextRules, longest: int) -> Iterator[BoundaryFinder]:
     """Open a file to find boundaries in it, and check that it has not become shorter since it was found."""
@@ -108,7 +97,15 @@ def _boundaries(file: InputFile, rules: TextRules, longest: int) -> Iterator[Bou
             found, size = file.size or 0, os.fstat(stream.fileno()).st_size
             if size < found:
                 raise CorpusError(f"{file.name} shrank from {found:,} to {size:,} bytes; run again when it is complete")
-            yield BoundaryFinder(stream, found, rules, longest)
+
+            def read_at(start: int, length: int) -> bytes:
+                stream.seek(start)
+                window = stream.read(length)
+                if len(window) < length:
+                    raise CorpusError(f"{file.name} became shorter while it was read; run again when it is complete")
+                return window
+
+            yield BoundaryFinder(file.name, read_at, lambda _: found, rules, longest)
     except OSError as error:
         raise CorpusError(f"cannot read {file.name}: {error.strerror}") from error
 
@@ -122,30 +119,31 @@ def cannot_divide(name: str, start: int, length: int) -> CorpusError:
     )
 
 
-class Seekable(Protocol):
-    """The methods of a file that `BoundaryFinder` uses."""
-
-    @property
-    def name(self) -> object:
-        """The name of the file for messages."""
-
-    def seek(self, position: int, /) -> object:
-        """Move to a position."""
-
-    def read(self, length: int, /) -> bytes:
-        """Return `length` bytes; fewer at the end of the file."""
-
-
 class BoundaryFinder:
-    """Finds the positions at which a file may be divided, in bytes from its start.
+    """Finds the positions at which a text may be divided, in bytes from its start.
 
-    `longest` is an upper bound on the bytes without a boundary.
+    Attributes:
+        name: the name of the text for messages.
+        read_at: returns `length` bytes from a position on, which are there.
+        fill: makes the text ready to be read up to an end, and returns the end of what is ready. This is less than what
+            was asked for only at the end of the text.
+        rules: the delimiters, and whether and where a document may be cut.
+        longest: upper bound on the bytes without a boundary.
     """
 
-    def __init__(self, file: Seekable, size: int, rules: TextRules, longest: int = sys.maxsize) -> None:
+    def __init__(
+        self,
+        name: str,
+        read_at: Callable[[int, int], bytes],
+        fill: Callable[[int], int],
+        rules: TextRules,
+        longest: int = sys.maxsize,
+    ) -> None:
         delimiters = rules.delimiters
-        self._file = file
-        self._size = size
+        self._name = name
+        self._read_at = read_at
+        self._fill = fill
+        self._ready = 0
         self._delimiters = delimiters
         self._cutter = rules.cutter
         self._longest = longest
@@ -167,12 +165,12 @@ class BoundaryFinder:
         """
         start = target
         while True:
-            self._prepare(start + reach)
-            if start >= self._size:
-                return self._size
+            ready = self._fill(start + reach + 1)
+            if start >= ready:
+                return ready
             if start - target > self._longest:
-                raise cannot_divide(str(self._file.name), target, start - target)
-            stop = min(start + reach, self._size)
+                raise cannot_divide(self._name, target, start - target)
+            stop = min(start + reach, ready)
             free = self._next_free(max(start - self._separator_bytes, 0))
             boundary = self._separator_end(free, stop)
             if boundary is None:
@@ -181,9 +179,6 @@ class BoundaryFinder:
                 return boundary
             start = max(stop, free)  # if `free` is beyond `stop`, no position between them is free
             reach *= 2
-
-    def _prepare(self, end: int) -> None:
-        """Prepare for reading bytes up to `end`. Streams load them, and learn their size if they end before."""
 
     def _next_free(self, position: int) -> int:
         """Return the first free position at or after `position`."""
@@ -228,7 +223,7 @@ class BoundaryFinder:
             if cut is None:
                 end = before + len(window)
                 # The window ended too soon after its last positions to decide about them. The next window does.
-                position = end if end == self._size else end - (LOOK_AHEAD - 1)
+                position = end if end == self._ready else end - (LOOK_AHEAD - 1)
                 continue
             position = before + cut
             free = self._next_free(position)
@@ -243,14 +238,9 @@ class BoundaryFinder:
         Every occurrence that starts before that position ends inside the window. So the window's end cuts off neither
         such an occurrence nor a longer one at the same position.
         """
-        self._prepare(start + self._window_bytes)
-        length = min(self._window_bytes, self._size - start)
-        self._file.seek(start)
-        window = self._file.read(length)
-        if len(window) < length:
-            raise CorpusError(f"{self._file.name} became shorter while it was read; run again when it is complete")
-        end = start + length
-        return window, end if end == self._size else end - self._overhang
+        self._ready = self._fill(start + self._window_bytes + 1)
+        end = min(start + self._window_bytes, self._ready)
+        return self._read_at(start, end - start), end if end == self._ready else end - self._overhang
 
 
 # ---- streams ----
@@ -271,7 +261,7 @@ def cut_text(blocks: Blocks, chunk_size: int, rules: TextRules, longest: int, so
     """
     # A boundary depends on bytes before it, too; see `BoundaryFinder.next_boundary`.
     window = _Window(blocks, longest + 2 * chunk_size, LOOK_BEHIND + 2 * rules.delimiters.longest)
-    finder = _StreamBoundaryFinder(window, rules)
+    finder = BoundaryFinder(blocks.name, window.read_at, window.fill, rules)
     offset = reported = 0  # `reported`: bytes read for the chunks yielded so far
     while True:
         end = finder.next_boundary(offset + chunk_size, min(chunk_size, LOOK_AHEAD_BYTES))
@@ -287,7 +277,7 @@ def cut_text(blocks: Blocks, chunk_size: int, rules: TextRules, longest: int, so
 
 
 class _Window:
-    """The part of a stream that is in memory, with the methods of a file.
+    """The part of a stream that is in memory.
 
     It consists of the bytes that were read but not taken yet, and at least `look_behind` bytes before them.
     """
@@ -300,7 +290,6 @@ class _Window:
         self._look_behind = look_behind
         self._start = 0  # position of `_data` in the stream
         self._taken = 0  # bytes of the stream that `take` has returned
-        self._position = 0  # of the next `read`, within `_data`
         self._ended = False
 
     def fill(self, end: int) -> int:
@@ -324,20 +313,6 @@ class _Window:
         self._start = start
         return data
 
-    def seek(self, position: int) -> None:
-        self._position = position - self._start
-
-    def read(self, length: int) -> bytes:
-        return bytes(self._data[self._position : self._position + length])
-
-
-class _StreamBoundaryFinder(BoundaryFinder):
-    """Finds boundaries in a stream, whose size is known once its end has been read."""
-
-    def __init__(self, window: _Window, rules: TextRules) -> None:
-        super().__init__(window, sys.maxsize, rules)
-        self._window = window
-
-    def _prepare(self, end: int) -> None:
-        if (available := self._window.fill(end + 1)) <= end:
-            self._size = available
+    def read_at(self, start: int, length: int) -> bytes:
+        start -= self._start
+        return bytes(self._data[start : start + length])

@@ -17,6 +17,9 @@ from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer
 if TYPE_CHECKING:
     from bpeflow.config import CountSettings  # pydantic, which workers do without
 
+#: The remedy for documents that are not UTF-8.
+UTF8_REMEDY = "use invalid_utf8: replace to put U+FFFD there, or invalid_utf8: skip to leave out such documents"
+
 #: Bits for the size of a document in an entry of the heap that selects a sample. More than any document needs.
 _SIZE_BITS = 48
 

@@ -17,8 +17,8 @@ start summing when the last counter has ended. So each of the two stages gets th
 The remaining quarter is for the data that one stage holds of the other. A counter sends its last shards in memory only
 if its table fills at most half of the counter's share. Such shards take less than half of the table's memory: a slot in
 the table has 32 bytes, and at most 60 % of the slots are in use, while a record has 12 bytes plus the length of the
-pre-token. (Long pre-tokens are stored in full in both.) Counters in the same process as the mergers leave such a table
-to them as it is.
+pre-token. (Long pre-tokens are stored in full in both.) Counters in the same process as the reducer leave such a table
+to it as it is.
 """
 
 from __future__ import annotations

@@ -16,15 +16,13 @@ from bpeflow._util.machine import available_cores, explain_memory_error
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus.checks import FirstLook, report_unmatched, warn_of_empty_sources, why_nothing
 from bpeflow.corpus.documents import DocumentStatistics
-from bpeflow.corpus.reader import check_unchanged
-from bpeflow.corpus.records import DocumentIterable, split_off_documents
-from bpeflow.corpus.sources import Corpus, find_corpus
+from bpeflow.corpus.sources import Corpus, DocumentIterable, check_unchanged, find_corpus, split_off_documents
 from bpeflow.corpus.split import find_boundary
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.budget import MemoryBudget, default_limit
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import Fingerprint
-from bpeflow.counting.merger import reduce_shards
+from bpeflow.counting.merger import CountMerger, reduce_shards
 from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
 from bpeflow.counting.plan import SegmentPart, SegmentPlan
 from bpeflow.counting.report import CorpusReport, CountingReport, describe_sources, describe_stages
@@ -52,7 +50,7 @@ SMALL_INPUT = {"native": 1_000_000_000, "regex": 4_000_000}
 #: The same for a corpus with streams, which only processes read in parallel.
 SMALL_STREAMS = 4_000_000
 
-#: The most mergers in threads by default. Each reads the tables of all counters.
+#: The most mergers in threads by default. As many threads add up the tables of all counters.
 MOST_MERGERS = 8
 
 #: The remedy if memory runs out.
@@ -184,7 +182,7 @@ class CorpusCounter:
             memory=memory,
             look=look,
         )
-        shared = SharedTables()
+        shared = SharedTables(mergers)
         segments = self._segments(memory, cluster)
         with explain_memory_error("counting the corpus", _MEMORY_REMEDY), removed_at_end(self.scratch):
             look.look_at(self.corpus.entries)
@@ -195,7 +193,7 @@ class CorpusCounter:
             else:
                 sums = self._count_segments(segments, build, runner, limit, cluster)
             reducing = perf_counter()
-            counts, documents = reduce_shards(sums, memory, shared)
+            counts, documents = reduce_shards(sums, CountMerger(memory, self.scratch), shared)
         ended = perf_counter()
         documents.log_left_out(log)
         warn_of_empty_sources(self.corpus.sources, documents)

@@ -15,7 +15,6 @@ from bpeflow.counting.table import (
     CountTable,
     NativeTable,
     SharedTables,
-    TablePart,
     new_table,
 )
 from bpeflow.errors import UnmatchedTextError
@@ -35,7 +34,7 @@ class ChunkCounter:
         mergers: number of mergers that share the counts.
         memory: the memory limit's shares.
         scratch: where to spill.
-        shared: where to leave the last table if mergers are in the same process.
+        shared: where to leave the last table if the reducer is in the same process.
     """
 
     rules: TextRules
@@ -44,7 +43,7 @@ class ChunkCounter:
     scratch: Scratch
     shared: SharedTables | None = None
 
-    def __call__(self, chunks: Iterable[Chunk]) -> Iterator[Shard | TablePart]:
+    def __call__(self, chunks: Iterable[Chunk]) -> Iterator[Shard]:
         """Count chunks. Yield shards when the table is spilled and when the input ends."""
         tables = self._new_tables()
         statistics = DocumentStatistics()
@@ -66,8 +65,9 @@ class ChunkCounter:
                 yield from shards
         memory = sum(table.memory(0) for table in tables.values())
         spill = spilled or memory > self.memory.largest_sent_table
-        if self.shared is not None and not spill and self.rules.scanner == "native":
-            yield from self._share(self.shared, tables, statistics)
+        native = {weight: table for weight, table in tables.items() if isinstance(table, NativeTable)}
+        if self.shared is not None and not spill and native:
+            self.shared.add(native, statistics)
             return
         shards = self._shards(tables, statistics, spill)
         tables.clear()  # free them before sending the shards, which copies them
@@ -101,15 +101,6 @@ class ChunkCounter:
                 raise rest.unmatched_error() from None
         statistics = opened.statistics(documents, skipped)
         return statistics if len(self.rules.sources) == 1 else statistics.of_source(chunk.source)
-
-    def _share(
-        self, shared: SharedTables, tables: Mapping[int, CountTable], statistics: DocumentStatistics
-    ) -> Iterator[TablePart]:
-        for weight, table in tables.items():
-            assert isinstance(table, NativeTable)  # noqa: S101 -- for the type checker
-            for part in shared.share(table, weight, self.mergers):
-                yield replace(part, statistics=statistics)
-                statistics = DocumentStatistics()
 
     def _shards(self, tables: Mapping[int, CountTable], statistics: DocumentStatistics, spill: bool) -> list[Shard]:
         statistics = sum((table.statistics() for table in tables.values()), start=statistics)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import ItemsView, Iterable, Iterator, Mapping
 from itertools import pairwise
-from operator import index, itemgetter
+from operator import index, itemgetter, mul
 from pathlib import Path
 from typing import Any, SupportsIndex, cast, get_args
 
@@ -225,7 +225,9 @@ class PretokenCounts(Mapping[bytes, int]):
     @property
     def total(self) -> int:
         """The number of pre-tokens in the corpus, including repetitions. Exact, even beyond 64 bits."""
-        return sum_exactly(self.counts)
+        if len(self) * int(self.counts.max(initial=0)) <= MAX_COUNT:
+            return int(np.sum(self.counts))
+        return sum(self.counts.tolist())
 
     @property
     def total_bytes(self) -> int:
@@ -233,7 +235,7 @@ class PretokenCounts(Mapping[bytes, int]):
         lengths = np.diff(self.offsets)
         if self.total * int(lengths.max(initial=0)) <= MAX_COUNT:
             return int(np.dot(lengths, self.counts))
-        return sum(int(length) * sum_exactly(self.counts[lengths == length]) for length in np.unique(lengths))
+        return sum(map(mul, lengths.tolist(), self.counts.tolist()))
 
     def save(self, path: str | Path) -> None:
         """Write an uncompressed ``.npz`` of plain arrays, without pickle. The file appears atomically."""
@@ -373,10 +375,3 @@ def _check_canonical(counts: PretokenCounts) -> None:
             counts.data[counts.offsets[index] : counts.offsets[index + 1]].tobytes() for index in (place, order[place])
         )
         raise FormatError(f"pre-tokens of equal count are out of order: {first!r} before {second!r}")
-
-
-def sum_exactly(counts: npt.NDArray[np.int64]) -> int:
-    """Sum without overflow: if need be, the upper and the lower 32 bits separately. Neither sum comes near 64 bits."""
-    if len(counts) * int(counts.max(initial=0)) <= MAX_COUNT:
-        return int(np.sum(counts))
-    return (int(np.sum(counts >> 32)) << 32) + int(np.sum(counts & 0xFFFFFFFF))

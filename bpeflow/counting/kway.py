@@ -13,7 +13,6 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import byref, c_char, c_uint64
-from dataclasses import replace
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
@@ -42,8 +41,7 @@ class PythonSum:
 
     def write(self, path: Path | None = None) -> Shard:
         """Return the sum of the shards, in memory or in a new file at `path`."""
-        summed = Shard.pack(_summed(self._shards), path)
-        return replace(summed.select(self._shards[0].partitions), spilled=summed.spilled)
+        return Shard.pack(_summed(self._shards), path, self._shards[0].partitions)
 
     def counts(self) -> PretokenCounts:
         """Return the counts in shards that have no pre-token in common."""

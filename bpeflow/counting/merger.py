@@ -10,7 +10,7 @@ from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.kway import kway_sum
 from bpeflow.counting.shards import Scratch, Shard, Spilled
-from bpeflow.counting.table import SharedTables, TablePart
+from bpeflow.counting.table import SharedTables
 
 if TYPE_CHECKING:
     from bpeflow.counting.counts import PretokenCounts  # numpy, which workers do without
@@ -24,36 +24,21 @@ class CountMerger:
     sent in memory as long as they are small, and otherwise written to files. The sum of a partition that only one shard
     has is that part of the shard.
 
-    Counters in the same process leave their tables in `shared`, and send parts of these instead of shards. If no
-    counter had to spill, the tables are added up without sorting them first.
-
     Attributes:
         memory: the merger's share of the memory limit.
         scratch: where to write files.
-        shared: the tables of counters in the same process.
     """
 
     memory: MemoryBudget
     scratch: Scratch
-    shared: SharedTables | None = None
 
-    def __call__(self, shards: Iterable[Shard | TablePart]) -> Iterator[Shard]:
+    def __call__(self, shards: Iterable[Shard]) -> Iterator[Shard]:
         """Yield the sum of each partition, in order, when the input ends. All shards have the same partitions."""
-        collected = list(shards)
-        parts = [part for part in collected if isinstance(part, TablePart)]
-        complete = [shard for shard in collected if isinstance(shard, Shard)]
-        if self.shared is not None and parts and not complete:
-            yield self.shared.sum(parts)
-        elif self.shared is not None:
-            complete += map(self.shared.shard, parts)
-        if complete:
-            yield from self._sum(complete)
-
-    def _sum(self, shards: Sequence[Shard]) -> Iterator[Shard]:
+        shards = list(shards)
         statistics = sum((shard.statistics for shard in shards), start=DocumentStatistics())
         spilled = sum((shard.spilled for shard in shards), start=Spilled())
         room = self.memory.largest_sent_result
-        for partition in shards[0].partitions:
+        for partition in shards[0].partitions if shards else ():
             summed = self.sum_partition(shards, partition, room)
             room -= summed.size if summed.path is None else 0
             # Those of all partitions go with the first. Where a shard was alone, what it spilled is among `spilled`.
@@ -73,12 +58,22 @@ class CountMerger:
 
 
 def reduce_shards(
-    shards: Sequence[Shard], memory: MemoryBudget, shared: SharedTables | None = None
+    sums: Sequence[Shard], merger: CountMerger, shared: SharedTables | None = None
 ) -> tuple[PretokenCounts, DocumentStatistics]:
-    """Join the sums of all partitions into one table, or those in `shared`, and put it in canonical order."""
-    documents = sum((shard.statistics for shard in shards), start=DocumentStatistics())
-    if shared is not None and shared.summed:  # of all partitions: a counter leaves its whole table there, or none of it
-        return shared.join(), documents
-    partitions = [shard.select(range(number, number + 1)) for shard in shards for number in shard.partitions]
-    counts = kway_sum([part for part in partitions if len(part)], memory.buffer_size(len(partitions))).counts()
+    """Join the sums of all partitions into one table, in canonical order.
+
+    Args:
+        sums: the sums that mergers sent.
+        merger: a merger, for tables that are left where other counters had to spill.
+        shared: tables that counters in the same process left. If no counter had to spill, there is nothing else.
+    """
+    documents = sum((shard.statistics for shard in sums), start=DocumentStatistics())
+    if shared is not None and len(shared):
+        documents += shared.statistics
+        if not sums:
+            return shared.join(), documents
+        tables = shared.shards()
+        sums = [merger.sum_partition([shard, *tables], shard.partitions.start) for shard in sums]
+    parts = [shard.select(range(number, number + 1)) for shard in sums for number in shard.partitions]
+    counts = kway_sum([part for part in parts if len(part)], merger.memory.buffer_size(len(parts))).counts()
     return counts, documents

@@ -194,7 +194,7 @@ class PipelineBuilder:
                 workers=self.counters,
                 weigh=attrgetter("weight"),
             ),
-            self._merging("counter_queue", CountMerger(memory, self.scratch, shared), self.mergers),
+            self._merging("counter_queue", CountMerger(memory, self.scratch), self.mergers),
         ]
         if parts := 0 if in_process else stream_parts(entries):
             readers = min(parts, available_cores())

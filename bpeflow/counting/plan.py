@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from bpeflow.corpus.files import InputFile
-from bpeflow.corpus.parquet import row_groups
+from bpeflow.corpus.files import InputFile, records
 from bpeflow.corpus.sources import CorpusEntry
 
 
@@ -104,7 +103,8 @@ class SegmentPart:
 
 @lru_cache(maxsize=4)
 def _row_groups(file: InputFile) -> list[InputFile]:
-    return row_groups(file)
+    groups: list[InputFile] = records().row_groups(file)
+    return groups
 
 
 def _part(file: InputFile, first: int, last: int | None) -> list[CorpusEntry]:

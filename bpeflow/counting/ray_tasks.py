@@ -16,8 +16,7 @@ from pathlib import Path
 from secrets import token_hex
 from time import monotonic
 
-from bpeflow.corpus.reader import check_unchanged
-from bpeflow.corpus.sources import CorpusEntry
+from bpeflow.corpus.sources import CorpusEntry, check_unchanged
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.cluster import OTHER_FILE_REMEDY, PER_SLOT, Cluster, TaskReport, task_folder
 from bpeflow.counting.merger import CountMerger

@@ -32,8 +32,7 @@ from time import perf_counter
 from bpeflow._util.atomic import atomic_path, read_json, sync_folder, write_json
 from bpeflow._util.text import format_size
 from bpeflow.corpus.documents import DocumentStatistics
-from bpeflow.corpus.reader import check_unchanged
-from bpeflow.corpus.sources import CorpusEntry
+from bpeflow.corpus.sources import CorpusEntry, check_unchanged
 from bpeflow.counting.fingerprint import MANIFEST_FILE, Fingerprint, has_manifest, write_manifest
 from bpeflow.counting.pipelines import PipelineRunner, sum_reports
 from bpeflow.counting.plan import Position, SegmentPart, SegmentPlan

@@ -206,26 +206,31 @@ class Shard:
         return replace(shard, file_size=shard.size, spilled=Spilled(1, shard.size))
 
     @classmethod
-    def pack(cls, items: Iterable[tuple[bytes, int]], path: Path | None = None) -> Shard:
+    def pack(
+        cls, items: Iterable[tuple[bytes, int]], path: Path | None = None, partitions: range = range(PARTITIONS)
+    ) -> Shard:
         """Pack `(pre-token, count)` pairs, in any order, in memory or, if there are any, to a new file at `path`.
+
+        If there is only one of the `partitions`, all pairs are taken to belong to it.
 
         Raises:
             CountOverflowError: a count does not fit 64 bits.
             ScratchError: the file cannot be written.
         """
-        tokens, sizes = [0] * PARTITIONS, [0] * PARTITIONS
+        tokens, sizes = [0] * len(partitions), [0] * len(partitions)
         packed = bytearray()
-        for partition, token, count in sorted((partition_of(token), token, count) for token, count in items):
+        place = partition_of if len(partitions) > 1 else lambda _: 0
+        for partition, token, count in sorted((place(token), token, count) for token, count in items):
             if count > MAX_COUNT:
                 raise CountOverflowError(f"the count of pre-token {token!r} is {count}, which does not fit 64 bits")
             packed += RECORD.pack(len(token), count) + token
             tokens[partition] += 1
             sizes[partition] += RECORD.size + len(token)
         if path is None or not packed:
-            return cls(range(PARTITIONS), tuple(tokens), tuple(sizes), packed)
+            return cls(partitions, tuple(tokens), tuple(sizes), packed)
         with explain_write_error(path), path.open("xb") as file:
             file.write(packed)
-        return cls.in_file(range(PARTITIONS), tokens, sizes, path)
+        return cls.in_file(partitions, tokens, sizes, path)
 
     def select(self, partitions: range, merger: int = 0) -> Shard:
         """Return some of the partitions. The first of them carries the statistics and what was spilled."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from ctypes import Array, byref, c_char, c_uint32, c_uint64, c_void_p
-from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -22,7 +21,7 @@ from bpeflow._util import native
 from bpeflow._util.native import Handle, load_library
 from bpeflow.corpus.documents import Delimiters, DocumentStatistics
 from bpeflow.counting.kway import address
-from bpeflow.counting.shards import PARTITIONS, RECORD, Shard, explain_write_error, owned_partitions
+from bpeflow.counting.shards import PARTITIONS, RECORD, Shard, explain_write_error
 from bpeflow.pretokenize.native import NATIVE_PATTERNS, chosen_instructions
 from bpeflow.pretokenize.regex import Pretokenizer
 
@@ -205,85 +204,53 @@ class NativeTable:
 # ---- tables of counters in the same process ----
 
 
-@dataclass(frozen=True)
-class TablePart:
-    """A partition of a counter's table in `SharedTables`, which is sent in place of a shard.
-
-    Each merger has a partition of its own, which are not the partitions of shards.
+class SharedTables:
+    """The last tables of counters, for the reducer in the same process: they need not be sorted and copied first.
 
     Attributes:
-        number: the table.
-        merger: index of the merger that it is sent to.
-        mergers: number of mergers.
-        statistics: as of a `Shard`.
-        size: bytes to send to the merger.
+        statistics: statistics of the documents counted in them.
     """
 
-    number: int
-    merger: int
-    mergers: int
-    statistics: DocumentStatistics = field(default=DocumentStatistics())
-    size: int = 0
-
-
-class SharedTables:
-    """The full tables of counters, for mergers in the same process: they need not be sorted and copied first."""
-
-    def __init__(self) -> None:
-        self._tables: dict[int, NativeTable] = {}
-        self._shards: dict[int, Shard] = {}
-        self._sums: dict[int, Handle] = {}
+    def __init__(self, threads: int = 1) -> None:
+        self.statistics = DocumentStatistics()
+        self._tables: list[NativeTable] = []
+        self._threads = threads
         self._lock = Lock()
 
-    @property
-    def summed(self) -> bool:
-        """Whether there are sums to join."""
-        return bool(self._sums)
+    def __len__(self) -> int:
+        return len(self._tables)
 
-    def share(self, table: NativeTable, weight: int, mergers: int) -> Iterator[TablePart]:
-        """Add a table, in which nothing is counted any more, and yield its parts. `weight` multiplies its counts."""
-        table.settle(weight)
-        self._tables[id(table)] = table
-        return (TablePart(id(table), merger, mergers) for merger in range(mergers))
-
-    def shard(self, part: TablePart) -> Shard:
-        """Return the partitions of a table that a merger owns as a shard. Raises `CountOverflowError`."""
+    def add(self, tables: Mapping[int, NativeTable], statistics: DocumentStatistics) -> None:
+        """Add a counter's tables by weight, which multiplies their counts. Nothing is counted in them any more."""
+        for weight, table in tables.items():
+            table.settle(weight)
         with self._lock:
-            if part.number not in self._shards:
-                self._shards[part.number] = self._tables[part.number].shard()
-        shard = self._shards[part.number].select(owned_partitions(part.mergers)[part.merger])
-        return replace(shard, statistics=part.statistics)
+            self._tables += tables.values()
+            self.statistics += statistics
 
-    def sum(self, parts: Sequence[TablePart]) -> Shard:
-        """Add up the same partition of several tables, which uses up their counts, for `join`.
-
-        Faster than the sum of shards, as pre-tokens are sorted only once, after those of all tables have been added up.
-
-        Returns:
-            A shard without the records, which stay in the tables.
-
-        Raises:
-            CountOverflowError: a count does not fit 64 bits.
-        """
-        first = parts[0]
-        tables = [self._tables[part.number].handle for part in parts]
-        arguments = (_array(tables), len(tables), first.merger, first.mergers)
-        self._sums[first.merger] = Handle(load_library("count"), "sum", *arguments)
-        statistics = sum((part.statistics for part in parts), start=DocumentStatistics())
-        return replace(Shard.empty(), statistics=statistics)
+    def shards(self) -> list[Shard]:
+        """Return the tables as shards."""
+        return [table.shard() for table in self._tables]
 
     def join(self) -> PretokenCounts:
-        """Sort the sums of all partitions, in as many threads, and forget the tables."""
+        """Add up the tables, which uses up their counts, sort the sums, and forget the tables.
+
+        Faster than the sum of shards, as pre-tokens are sorted only once, after those of all tables have been added up.
+        Each thread has a partition of its own, which are not the partitions of shards. Raises `CountOverflowError`.
+        """
         from concurrent.futures import ThreadPoolExecutor
 
         import numpy as np  # late, as workers do not need it and start in half the time without
 
         from bpeflow.counting.counts import PretokenCounts
 
-        sums = [self._sums[merger] for merger in sorted(self._sums)]
-        with ThreadPoolExecutor(len(sums)) as threads:
-            parts = list(threads.map(partial(_SortedPart, sums), range(len(sums))))
-            self._sums.clear()
+        tables, numbers = _array([table.handle for table in self._tables]), range(self._threads)
+
+        def add_up(number: int) -> Handle:
+            return Handle(load_library("count"), "sum", tables, len(tables), number, self._threads)
+
+        with ThreadPoolExecutor(self._threads) as threads:
+            parts = list(threads.map(partial(_SortedPart, list(threads.map(add_up, numbers))), numbers))
             starts = list(accumulate((part.tokens for part in parts), initial=0))
             begins = list(accumulate((part.bytes for part in parts), initial=0))
             data, counts = np.empty(begins[-1], dtype=np.uint8), np.empty(starts[-1], dtype=np.int64)

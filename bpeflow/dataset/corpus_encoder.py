@@ -76,16 +76,14 @@ class EncodedChunk:
 
 @dataclass(frozen=True)
 class ChunkEncoder:
-    """The picklable stage function of the encoder workers. It yields results in the order of its inputs.
+    """The stage function of the encoder workers. It yields results in the order of its inputs.
 
     The ids of all chunks of a document, joined, equal `Tokenizer.encode` of the document. The
     separator that ends it becomes the end token, or is left out. The special tokens among the delimiters are encoded as
     their ids. Other special tokens are ordinary text, and so is, in records, a separator that is not a special token.
 
     Attributes:
-        tokenizer: the tokenizer.
-        rules: how text becomes the tokenizer's pre-tokens, with `keep_separator`. Its delimiters are the separator, and
-            the special tokens that are not ordinary text.
+        rules: how text becomes the tokenizer's pre-tokens, with `keep_separator`.
         end_id: the id in place of a separator, or None.
     """
 
@@ -206,14 +204,7 @@ class ChunkEncoder:
 
 @dataclass(frozen=True)
 class CorpusEncoder:
-    """A corpus and the way to encode it.
-
-    Attributes:
-        corpus: the corpus, with its entries in the order of their documents.
-        encoder: encodes a chunk.
-        num_threads: number of chunks to encode at once.
-        chunk_size: approximate bytes of text in a chunk; None for the default (`CHUNK_SIZE`).
-    """
+    """A corpus, with its entries in the order of their documents, and the way to encode it."""
 
     corpus: Corpus
     encoder: ChunkEncoder
@@ -278,12 +269,8 @@ class ChunkJoiner:
     before.
 
     Ids are written when it is known which document they belong to, so that white space after a separator waits for what
-    follows. The end of a document is written with the first ids of the next one.
-
-    Args:
-        writer: takes the ids.
-        end_id: the end token; None if there is none.
-        end_last: whether an end token follows the last document of the corpus, too.
+    follows. The end of a document is written with the first ids of the next one. With `end_last`, an end token follows
+    the last document of the corpus, too.
     """
 
     def __init__(self, writer: TokenSetWriter, end_id: int | None, end_last: bool) -> None:

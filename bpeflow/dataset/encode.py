@@ -14,9 +14,7 @@ from bpeflow._util.machine import explain_memory_error
 from bpeflow.config import make_settings
 from bpeflow.config.encoding import EncodeSettings
 from bpeflow.corpus.documents import Delimiters, DocumentStatistics
-from bpeflow.corpus.reader import check_unchanged
-from bpeflow.corpus.records import check_iterable, split_off_documents
-from bpeflow.corpus.sources import Corpus, find_corpus
+from bpeflow.corpus.sources import Corpus, check_iterable, check_unchanged, find_corpus, split_off_documents
 from bpeflow.corpus.text_rules import Source, TextRules
 from bpeflow.dataset.corpus_encoder import ChunkEncoder, ChunkJoiner, CorpusEncoder
 from bpeflow.dataset.encode_tasks import check_distributable, encoded_chunks

@@ -16,8 +16,7 @@ from secrets import token_hex
 
 from bpeflow._util.atomic import name_errors
 from bpeflow.config import EngineSettings
-from bpeflow.corpus.reader import check_unchanged
-from bpeflow.corpus.sources import Corpus, CorpusEntry
+from bpeflow.corpus.sources import Corpus, CorpusEntry, check_unchanged
 from bpeflow.corpus.split import find_boundary
 from bpeflow.counting.cluster import OTHER_FILE_REMEDY, connect, task_folder
 from bpeflow.counting.plan import Position, SegmentPlan

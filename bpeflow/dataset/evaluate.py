@@ -21,7 +21,7 @@ from bpeflow.corpus.documents import Chunk, Delimiters
 from bpeflow.corpus.files import STDIN, standard_input
 from bpeflow.corpus.open_chunk import ChunkBuffer, open_chunk
 from bpeflow.corpus.reader import CorpusReader
-from bpeflow.corpus.records import DOCUMENTS, DocumentIterable, split_off_documents
+from bpeflow.corpus.sources import DOCUMENTS, DocumentIterable, split_off_documents
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts

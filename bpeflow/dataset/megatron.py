@@ -48,15 +48,9 @@ _AT_A_TIME = 1 << 20
 
 
 def encode_lengths(ends: NDArray[np.int64], begin: int, path: Path) -> NDArray[np.int32]:
-    """Return the lengths of documents for the index, given the position after the last id of each, ascending.
+    """Return the lengths of documents for the index, given where the first begins and each ends.
 
-    Args:
-        ends: the positions.
-        begin: the position of the first id of the first document.
-        path: the path of the index, for messages.
-
-    Raises:
-        FormatError: a document is longer than the format allows.
+    Raises `FormatError`, with the path of the index, if a document is longer than the format allows.
     """
     lengths = np.diff(ends, prepend=begin)
     if lengths.max(initial=0) > LONGEST:
@@ -70,10 +64,7 @@ def encode_lengths(ends: NDArray[np.int64], begin: int, path: Path) -> NDArray[n
 def complete_index(lengths: Callable[[int, int], NDArray[np.int32]], documents: int, id_size: int) -> Iterator[Any]:
     """Yield the numbers that follow the lengths of documents in an index, a bounded amount at a time.
 
-    Args:
-        lengths: returns some of the lengths: the number of the first document, and how many.
-        documents: number of documents.
-        id_size: size of an id in bytes.
+    `lengths` returns some of the lengths: the number of the first document, and how many.
     """
     position = 0
     for first in range(0, documents, _AT_A_TIME):
@@ -93,9 +84,7 @@ def header(documents: int, id_size: int) -> bytes:
 def read_offsets(path: Path, documents: int) -> NDArray[np.uint64]:
     """Return the position of the first id of each document, and at the end the number of ids.
 
-    Raises:
-        FormatError: the file is damaged, or does not have this number of documents.
-        OSError: the file cannot be read.
+    Raises `OSError`, and `FormatError` if the file is damaged or does not have this number of documents.
     """
     expected = HEADER_SIZE + documents * (LENGTHS.itemsize + 2 * _POINTERS.itemsize) + _POINTERS.itemsize
     with path.open("rb") as stream:

@@ -33,14 +33,7 @@ Split = Literal["train", "val"]
 
 @dataclass(frozen=True)
 class TokenSet:
-    """The token files to write for a corpus.
-
-    Attributes:
-        path: the path that the user gave.
-        layout: the layout of the files.
-        dtype: the dtype of the ids.
-        options: whether to write indexes, and how the ids are divided.
-    """
+    """The token files to write for a corpus. The user gave their `path`."""
 
     path: Path
     layout: Layout

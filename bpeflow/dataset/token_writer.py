@@ -34,16 +34,7 @@ NO_ENDS: NDArray[np.int64] = np.empty(0, np.int64)
 
 
 class ArrayFile:
-    """A new file of numbers, to append to and to read back. Errors name the path that it will have.
-
-    Args:
-        file: the file to create.
-        path: the path that it will have.
-
-    Attributes:
-        path: the path that it will have.
-        size: its size in bytes so far.
-    """
+    """A new file of numbers, to append to and to read back. Errors name the `path` that it will have."""
 
     def __init__(self, file: Path, path: Path) -> None:
         self.path = path
@@ -99,15 +90,9 @@ class ArrayFile:
 
 
 class TokenWriter:
-    """Appends to a token file.
-
-    Args:
-        ids: the file for the ids, still empty.
-        index: the file for the index, still empty; None if there is none.
-        tokens: the set that the file belongs to.
+    """Appends to a token file of a set, and to its index, if there is one.
 
     Attributes:
-        path: the path that the file will have.
         tokens: number of ids written so far.
         documents: number of documents that have ended so far.
         last_end: the position after the last id of the last of these documents.
@@ -126,14 +111,9 @@ class TokenWriter:
     def write(self, ids: Ids, ends: NDArray[np.int64] = NO_ENDS) -> None:
         """Append ids.
 
-        Args:
-            ids: the ids.
-            ends: for each document that ends, the position in `ids` after its last id, ascending. 0 ends the document
-                that the ids of earlier calls belong to.
-
-        Raises:
-            FormatError: the layout does not allow a document as long as this.
-            OSError: writing fails. The error names the file.
+        For each document that ends, `ends` has the position in `ids` after its last id, ascending. 0 ends the document
+        that the ids of earlier calls belong to. Raises `OSError`, and `FormatError` if the layout does not allow a
+        document as long as this.
         """
         self._ids.append(ids.astype(self._dtype, copy=False))
         if len(ends):
@@ -185,13 +165,7 @@ def _npy_header(dtype: np.dtype[Any], length: int) -> bytes:
 
 
 class PartWriter:
-    """Appends to the token files of a split, each of which has at most `shard_tokens` ids.
-
-    Attributes:
-        parts: the token files so far. All but the last are complete.
-        tokens: number of ids written so far.
-        documents: number of documents that have ended so far.
-    """
+    """Appends to the token files of a split, of at most `shard_tokens` ids each. All but the last are complete."""
 
     def __init__(self, tokens: TokenSet, split: Split, files: NewFiles, streams: ExitStack) -> None:
         self.parts: list[TokenWriter] = []
@@ -236,9 +210,7 @@ class PartWriter:
 class TokenSetWriter:
     """Appends to the token files of a set, and divides documents at random between its splits. See `new_token_set`.
 
-    Attributes:
-        facts: further content of the sidecars. May be changed until the files are complete.
-        splits: the writers of the splits.
+    The further `facts` of the sidecars may be changed until the files are complete.
     """
 
     def __init__(self, tokens: TokenSet, facts: Mapping[str, Any], files: NewFiles, streams: ExitStack) -> None:
@@ -319,18 +291,8 @@ def new_token_set(tokens: TokenSet, facts: Mapping[str, Any]) -> Iterator[TokenS
     Whoever finds the ids of the first token file finds all other files of the set, too, even if the process is killed
     at any time (see `new_files`). After the block, earlier token files are removed first (see `TokenSet.stale_files`).
     Then the new files get their names: the sidecars first, because they say whether there is an index, and the ids of
-    the first token file last.
-
-    Args:
-        tokens: the set.
-        facts: further content of the sidecars, at least ``{"tokenizer": {"sha256": tokenizer_hash(…)}}``.
-
-    Yields:
-        A writer to append to.
-
-    Raises:
-        FormatError: as for `new_files`.
-        OSError: as for `new_files`.
+    the first token file last. Sidecars have `facts`, too, at least ``{"tokenizer": {"sha256": tokenizer_hash(…)}}``.
+    Raises as `new_files` does.
     """
     remove_dead_parts(tokens.first, lambda name: tokens.owner(name)[0] is not None)
     with ExitStack() as streams, new_files() as files:

@@ -45,11 +45,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .errors import FlowError, WorkerDiedError
-    from .meters import QueueDepth, peak_memory
     from .monitor import Monitor, MonitorSample, ProcessUse, StageRate, stall_watch
     from .pipeline import MAIN, Executor, Pipeline, WorkerReport, in_order
-    from .pipes import QueueSpec
-    from .stage import Source, Stage, set_gauge, wait_readable
+    from .shared import QueueDepth, peak_memory
+    from .stage import QueueSpec, Source, Stage, set_gauge, wait_readable
 
 __all__ = ["MAIN", "Executor", "Pipeline", "QueueSpec", "Source", "Stage", "WorkerReport", "in_order"]
 __all__ += ["FlowError", "WorkerDiedError", "peak_memory", "set_gauge", "wait_readable"]
@@ -58,7 +57,7 @@ __all__ += ["Monitor", "MonitorSample", "ProcessUse", "QueueDepth", "StageRate",
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use: errors need none of the machinery."""
-    for module in ("errors", "meters", "stage", "pipeline", "monitor") if name in __all__ else ():
+    for module in ("errors", "shared", "stage", "pipeline", "monitor") if name in __all__ else ():
         if hasattr(found := import_module(f".{module}", __name__), name):
             globals()[name] = value = getattr(found, name)
             return value

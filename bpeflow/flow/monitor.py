@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from .meters import Activity, Meter, QueueDepth
 from .pipeline import MAIN, Pipeline, Snapshot
+from .shared import Activity, Meter, QueueDepth
 
 _log = logging.getLogger(__name__)
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from .errors import FlowError
-from .meters import Meter, Meters, QueueDepth
-from .pipes import QueueSpec
-from .stage import Source, Stage
+from .shared import Meter, Meters, QueueDepth
+from .stage import QueueSpec, Source, Stage
 from .threads import ThreadRun
 
 Executor = Literal["processes", "threads"]

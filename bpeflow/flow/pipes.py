@@ -18,16 +18,12 @@ the stream. So the whole run must end.
 from __future__ import annotations
 
 import fcntl
-import pickle
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
-from typing import Any, NamedTuple
 
-from .descriptors import Credits, Descriptor, pipe, read_exactly, write_all
-from .errors import FlowError
-from .meters import Meter
+from .shared import Credits, Descriptor, Meter, pipe, read_exactly, write_all
+from .stage import Packed, QueueSpec
 
 #: Upper bound on the size of a pipe. Larger: fewer switches between the processes when a large item is sent. This is
 #: the most that Linux allows by default.
@@ -38,63 +34,6 @@ _SMALL = 1 << 16
 
 #: Before each message: the size of the pickle, and the number of the buffers whose sizes follow.
 _HEADER = struct.Struct("<QQ")
-
-
-@dataclass(frozen=True)
-class QueueSpec:
-    """A bounded queue between two stages.
-
-    Both bounds apply at once. A producer that reaches either one waits, which is how a pipeline applies back-pressure.
-    Larger bounds smooth out uneven items, smaller ones save memory.
-
-    Attributes:
-        name: The name that the monitor shows, for example `"chunk_queue"`.
-        max_items: Upper bound on the items in flight (put, and not yet taken by a consumer). Between processes at most
-            4,096 (512 on macOS).
-        max_bytes: Upper bound on the bytes in flight, counted as pickled, without one item that is being put. Between
-            processes at least 4 KiB and at most 1 MiB for each reader (on macOS the system decides).
-        route: With None, any worker of the reading stage may take any item. Otherwise an item goes to worker
-            `route(item) % workers`, and the bounds apply to the items of all workers together.
-
-    Raises:
-        FlowError: If a bound is less than 1.
-    """
-
-    name: str
-    max_items: int = 64
-    max_bytes: int = 64 << 20
-    route: Callable[[Any], int] | None = None
-
-    def __post_init__(self) -> None:
-        if self.max_items < 1 or self.max_bytes < 1:
-            raise FlowError(f"queue {self.name!r}: max_items and max_bytes must be at least 1")
-
-
-class Packed(NamedTuple):
-    """A pickled item, and the large buffers in it that support pickling out of band, which are not copied."""
-
-    pickled: bytes | bytearray
-    buffers: Sequence[bytearray | memoryview]
-    size: int  # of all in bytes
-
-    @classmethod
-    def of(cls, item: Any) -> Packed:
-        """Pickle an item."""
-        buffers: list[pickle.PickleBuffer] = []
-        pickled = pickle.dumps(item, pickle.HIGHEST_PROTOCOL, buffer_callback=buffers.append)
-        raw = [buffer.raw() for buffer in buffers]
-        return cls(pickled, raw, len(pickled) + sum(map(len, raw)))
-
-    def load(self) -> Any:
-        """Return the item. Its large buffers are these, not copies."""
-        return pickle.loads(self.pickled, buffers=map(_exporter, self.buffers))  # noqa: S301 -- from our own worker
-
-
-def _exporter(buffer: bytearray | memoryview) -> Any:
-    """Return the object whose memory a buffer is, or the buffer if it is only a part of that."""
-    if isinstance(buffer, memoryview) and memoryview(buffer.obj).nbytes == buffer.nbytes:
-        return buffer.obj
-    return buffer
 
 
 class Channel:

@@ -19,10 +19,8 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from .descriptors import EndOfStreamError, pipe
-from .meters import Activity, Meter, Meters
-from .pipes import Packed, QueueSpec
-from .stage import CancelledError, Inputs, Source, Stage, outputs
+from .shared import Activity, EndOfStreamError, Meter, Meters, pipe
+from .stage import CancelledError, Inputs, Packed, QueueSpec, Source, Stage, outputs
 
 
 class _Changes(threading.Condition):

@@ -86,13 +86,11 @@ _SEARCH_ORDER = (
 #: Names that tiktoken's ranks also have: those of Llama and of Kimi.
 _RANKS_FILES = ("tokenizer.model", "tiktoken.model")
 
-_SENTENCEPIECE = "a SentencePiece model, which sentencepiece reads"
-
-#: Files of tokenizers that are not byte-level BPE.
+#: What bpeflow does not read, by name or suffix.
 _UNSUPPORTED = {
-    "vocab.txt": "a WordPiece vocabulary, which transformers reads",
-    "spiece.model": _SENTENCEPIECE,
-    "sentencepiece.bpe.model": _SENTENCEPIECE,
+    "vocab.txt": "a WordPiece vocabulary, which transformers reads; bpeflow reads byte-level BPE only",
+    ".model": "a SentencePiece model, which sentencepiece reads; bpeflow reads byte-level BPE only",
+    ".pkl": "a pickle, which can run any code when it is read: if you trust it, give Tokenizer() its values",
 }
 
 
@@ -199,7 +197,9 @@ def _target(path: Path, name: str) -> tuple[Format, Path, bool]:
 
 def _holds_another(folder: Path, spec: TokenizerSpec) -> bool:
     """Return whether a folder has another tokenizer, in whatever format, or a damaged one."""
-    if not has_tokenizer(folder):
+    try:
+        find_format(folder)
+    except FormatError:
         return False
     try:
         return load(folder).vocab != spec.vocab
@@ -217,15 +217,6 @@ def describe(path: Path) -> str:
     written = datetime.fromtimestamp((file if file.exists() else path).stat().st_mtime, timezone.utc).date()
     size = f"{len(spec.vocab):,} entries"
     return f"a tokenizer ({size}, {str(spec.pattern)[:60]}, {format_.name} format, written {written})"
-
-
-def has_tokenizer(folder: Path) -> bool:
-    """Return whether a folder has a tokenizer in any known format."""
-    try:
-        find_format(folder)
-    except FormatError:
-        return False
-    return True
 
 
 def format_of_name(path: Path) -> str:
@@ -247,7 +238,7 @@ def find_format(path: Path) -> tuple[Format, Path]:
         ranks = sorted(path.glob(f"*{_TIKTOKEN.suffix}"))
         if len(ranks) == 1:
             return find_format(ranks[0])
-        for name in (*_RANKS_FILES, *_UNSUPPORTED):
+        for name in (*_RANKS_FILES, "vocab.txt", "spiece.model", "sentencepiece.bpe.model"):
             if (path / name).is_file():
                 return find_format(path / name)
         files = ", ".join(known.file for known in FORMATS)
@@ -255,20 +246,13 @@ def find_format(path: Path) -> tuple[Format, Path]:
     if not path.is_file():
         problem = "is neither a regular file nor a folder" if path.exists() else "no such file or folder"
         raise FormatError(f"{path}: {problem}")
-    if path.name in _UNSUPPORTED:
-        raise FormatError(f"{path}: {_UNSUPPORTED[path.name]}; bpeflow reads byte-level BPE only")
     for known in FORMATS:
         if known.matches_name(path):
             return known, path
     if _module("tiktoken").looks_like_ranks(path):
         return _TIKTOKEN, path
-    if path.suffix in (".pkl", ".pickle"):
-        raise FormatError(
-            f"{path}: a pickle, which can run any code when it is read: read it yourself, if you trust it, and give "
-            "Tokenizer(vocab, merges) the values"
-        )
-    if path.suffix == ".model":
-        raise FormatError(f"{path}: {_SENTENCEPIECE}; bpeflow reads byte-level BPE only")
+    if unsupported := _UNSUPPORTED.get(path.name) or _UNSUPPORTED.get(path.suffix):
+        raise FormatError(f"{path}: {unsupported}")
     if path.name == gpt2.MERGES_FILE or path.suffix == ".bpe":
         names = ", or ".join(" and ".join(names) for names in gpt2.FILE_NAMES)
         raise FormatError(f"{path}: merges without their vocabulary; for {names} (with these names) give their folder")

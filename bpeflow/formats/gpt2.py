@@ -27,6 +27,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from itertools import compress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, get_args
 
 import numpy as np
@@ -64,7 +65,6 @@ _VERSION = 1
 #: The first line of ``merges.txt``.
 _HEADER = "#version: 0.2"
 _BYTES = frozenset(BYTE_CHARACTERS)
-_NOTHING_HIDDEN: Mapping[int, str] = {}
 _UTF8_BYTES = [BYTE_CHARACTERS[byte] for byte in UTF8_BYTES]
 log = logging.getLogger(__name__)
 
@@ -174,7 +174,7 @@ def load_files(
     vocab_path: Path,
     merges_path: Path,
     special_tokens: Sequence[str] = (),
-    hidden: Mapping[int, str] = _NOTHING_HIDDEN,
+    hidden: Mapping[int, str] = MappingProxyType({}),
     *,
     find_special_tokens: bool = True,
 ) -> Vocab:

@@ -1,4 +1,4 @@
-"""The charts of the page: drawn by matplotlib, each with what it says; a sentence if it has no data."""
+"""The charts of the page: their curves, drawn by matplotlib, each with what it says; a sentence if it has no data."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bpeflow._util.extras import load_extra
 from bpeflow.errors import ConfigError
-from bpeflow.look.run_data import Curve, RunData, enough_size, fit_heaps, merge_count_curve, token_lengths
+from bpeflow.look.usage import tokens_of_prefixes
+from bpeflow.run_dir.run_files import RunReport
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 
 if TYPE_CHECKING:
@@ -32,8 +37,13 @@ _STYLE = {
     "svg.hashsalt": "bpeflow",  # the same file each time
 }
 
+#: Points of a curve. A line through more looks the same.
+_POINTS = 120
+
 #: Token lengths in bytes up to which there is a chart; longer tokens are few.
 _MOST_BYTES = 24
+
+Curve = tuple[list[float], list[float]]
 
 
 class Charts:
@@ -116,50 +126,47 @@ class Charts:
         return f"data:image/svg+xml;base64,{b64encode(written.getvalue()).decode()}"
 
 
-def chart_figures(run: RunData, charts: Charts) -> Iterator[str]:
-    """Yield the figures of a run."""
-    if spans := list(_spans(run)):
-        what = "Wall time, with the time that a stage waited for others."
-        yield _figure("Time of the stages", charts.timeline(spans), what)
-    yield from _monitored(run, charts)
-    yield _growth(run, charts)
-    if run.tokenizer is not None:
-        yield _merge_counts(run.tokenizer.vocab, charts)
-        yield _token_lengths(run.tokenizer.vocab, charts)
-        yield _bytes_per_token(run, charts)
+# ---- figures ----
 
 
-def _figure(title: str, chart: str, *sentences: str) -> str:
+def figure(title: str, chart: str, *sentences: str) -> str:
+    """Return a chart, if there is one, with what it says."""
     image = f'<img alt="{escape(title)}" src="{chart}">' if chart else ""
     caption = escape(" ".join(sentences))
     return f"<figure><h3>{escape(title)}</h3>{image}<figcaption>{caption}</figcaption></figure>\n"
 
 
-def _spans(run: RunData) -> Iterator[tuple[str, float, float]]:
-    counting, learning = run.report.counting, run.report.learning
+def draw_stages(charts: Charts, report: RunReport) -> Iterator[str]:
+    """Yield the figure of the time of the stages, if they were timed."""
+    counting, learning = report.counting, report.learning
     end = counting.seconds if counting else 0.0
+    spans = []
     for name, stage in counting.stages.items() if counting else ():
-        yield (name, end - stage.seconds, end) if name == "reducer" else (name, 0.0, min(stage.seconds, end))
+        spans.append((name, end - stage.seconds, end) if name == "reducer" else (name, 0.0, min(stage.seconds, end)))
     if learning:
-        yield "learning", end, end + learning.seconds
+        spans.append(("learning", end, end + learning.seconds))
+    if spans:
+        what = "Wall time, with the time that a stage waited for others."
+        yield figure("Time of the stages", charts.timeline(spans), what)
 
 
-def _monitored(run: RunData, charts: Charts) -> Iterator[str]:
-    samples = [sample for sample in run.monitored if "counter" in sample["stages"]]
+def draw_monitored(charts: Charts, monitored: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield figures of the samples of the monitor."""
+    samples = [sample for sample in monitored if "counter" in sample["stages"]]
     if len(samples) < 2:
         why = "There are fewer than two samples: a run with --do_monitor takes one every monitor.interval seconds."
-        yield _figure("Throughput and queues", "", why)
+        yield figure("Throughput and queues", "", why)
         return
     times = [sample["elapsed"] for sample in samples]
     rates = [sample["stages"]["counter"]["weight_per_second"] / 1e6 for sample in samples]
     chart = charts.lines({"counter": (times, rates)}, "seconds", "MB/s")
-    yield _figure("Throughput", chart, "Text counted per second, between two samples.")
+    yield figure("Throughput", chart, "Text counted per second, between two samples.")
     depths: dict[str, Curve] = {}
-    for queue in run.monitored[0]["queues"]:
-        with_queue = [sample for sample in run.monitored if queue in sample["queues"]]
+    for queue in monitored[0]["queues"]:
+        with_queue = [sample for sample in monitored if queue in sample["queues"]]
         fills = [100 * _fill(sample, queue) for sample in with_queue]
         depths[queue] = ([sample["elapsed"] for sample in with_queue], fills)
-    yield _figure(
+    yield figure(
         "Queues",
         charts.lines(depths, "seconds", "% full", top=105),
         "By items or bytes, whichever is closer to its bound. The stage after a full queue is the slow one.",
@@ -171,45 +178,50 @@ def _fill(sample: Mapping[str, Any], queue: str) -> float:
     return max(float(depth[unit] / max(bound[unit], 1)) for unit in ("items", "bytes"))
 
 
-def _growth(run: RunData, charts: Charts) -> str:
+def draw_growth(charts: Charts, growth: Curve | None) -> str:
+    """Return the figure of the growth of distinct pre-tokens."""
     title = "Growth of distinct pre-tokens"
-    if run.growth is None:
-        return _figure(title, "", "The counts are not in the run folder.")
+    if growth is None:
+        return figure(title, "", "The counts are not in the run folder.")
     sentences, dotted = ["Computed from the counts, for the corpus in random order."], None
-    if fit := fit_heaps(run.growth):
-        end = run.growth[0][-1]
-        dotted = [end / 100, 4 * end], [fit.distinct(end / 100), fit.distinct(4 * end)]
+    if fit := fit_heaps(growth):
+        factor, exponent = fit
+        sizes = [growth[0][-1] / 100, 4 * growth[0][-1]]
+        dotted = sizes, [factor * size**exponent for size in sizes]
         sentences += [
             "Dotted: Heaps' law, fitted, up to four times the corpus.",
-            f"n pre-tokens have about {fit.factor:.3g} × n^{fit.exponent:.3f} distinct ones, so twice the corpus would "
-            f"have {2**fit.exponent:.2f} times as many.",
+            f"n pre-tokens have about {factor:.3g} × n^{exponent:.3f} distinct ones, so twice the corpus would "
+            f"have {2**exponent:.2f} times as many.",
         ]
-    chart = charts.lines({"": run.growth}, "pre-tokens", "distinct pre-tokens", log="xy", fit=dotted)
-    return _figure(title, chart, *sentences)
+    chart = charts.lines({"": growth}, "pre-tokens", "distinct pre-tokens", log="xy", fit=dotted)
+    return figure(title, chart, *sentences)
 
 
-def _merge_counts(vocab: Vocab, charts: Charts) -> str:
+def draw_merge_counts(charts: Charts, vocab: Vocab) -> str:
+    """Return the figure of the counts of merges."""
     curve = merge_count_curve(vocab.merge_counts or ())
     if len(curve[0]) < 2:
-        return _figure("Merge counts", "", "The counts of the merges were not kept with the tokenizer.")
+        return figure("Merge counts", "", "The counts of the merges were not kept with the tokenizer.")
     chart = charts.lines({"": curve}, "rank of the merge", "count", log="xy")
     last = f"{curve[1][-1]:,.0f} times for the last merge."
-    return _figure("Merge counts", chart, "How often each pair occurred when it was merged.", last)
+    return figure("Merge counts", chart, "How often each pair occurred when it was merged.", last)
 
 
-def _token_lengths(vocab: Vocab, charts: Charts) -> str:
+def draw_token_lengths(charts: Charts, vocab: Vocab) -> str:
+    """Return the figure of the lengths of tokens."""
     numbers = token_lengths(vocab)
     drawn = [float(number) for number in numbers[:_MOST_BYTES]]
     chart = charts.lines({"": ([*map(float, range(1, len(drawn) + 1))], drawn)}, "bytes", "tokens", steps=True)
     longer = sum(numbers[_MOST_BYTES:])
     sentences = [f"{longer:,} tokens are longer, up to {len(numbers):,} bytes."] if longer else []
-    return _figure("Lengths of tokens", chart, *sentences)
+    return figure("Lengths of tokens", chart, *sentences)
 
 
-def _bytes_per_token(run: RunData, charts: Charts) -> str:
-    title, curve = "Bytes per token by size of the vocabulary", run.bytes_per_token
+def draw_bytes_per_token(charts: Charts, curve: Curve | None, sample: str) -> str:
+    """Return the figure of bytes per token by size of the vocabulary, given the description of the sample."""
+    title = "Bytes per token by size of the vocabulary"
     if curve is None:
-        return _figure(title, "", run.sample.description)
+        return figure(title, "", sample)
     enough = enough_size(curve)
     sentence = (
         f"From about {enough[0]:,} entries on ({enough[1]:.2f} bytes per token), doubling the vocabulary saves less "
@@ -218,4 +230,93 @@ def _bytes_per_token(run: RunData, charts: Charts) -> str:
         else "Doubling the vocabulary saves more than 5 % of the tokens at every size."
     )
     chart = charts.lines({"": curve}, "entries of the vocabulary", "bytes per token", log="x")
-    return _figure(title, chart, f"Measured on {run.sample.description}.", sentence)
+    return figure(title, chart, f"Measured on {sample}.", sentence)
+
+
+# ---- curves ----
+
+
+def expected_growth(counts: NDArray[np.int64]) -> Curve:
+    """Return numbers of pre-tokens, and how many distinct ones that many of a corpus in random order would have.
+
+    Of pre-tokens with c occurrences, a share p of the corpus has 1 - (1 - p)^c: the rarefaction curve of ecology.
+    """
+    times, words = np.unique(counts, return_counts=True)
+    total = int(np.sum(times * words))
+    sizes = _spread(1, total)
+    distinct = [float(np.sum(words * -np.expm1(times * np.log1p(-size / total)))) for size in sizes[:-1]]
+    return [float(size) for size in sizes], [*distinct, float(len(counts))]
+
+
+def fit_heaps(growth: Curve) -> tuple[float, float] | None:
+    """Fit Heaps' law to the growth of distinct pre-tokens, by least squares of the logarithms; None for few points.
+
+    The first hundredth of the corpus is left out: there almost all pre-tokens are new.
+
+    Returns:
+        A factor and an exponent: a text of n pre-tokens has about factor × n ** exponent distinct ones.
+    """
+    points = [(seen, distinct) for seen, distinct in zip(*growth, strict=True) if seen >= growth[0][-1] / 100]
+    if len(points) < 3:
+        return None
+    seen, distinct = np.log(np.array(points, np.float64)).T
+    exponent, logarithm = np.polyfit(seen, distinct, 1)
+    return float(np.exp(logarithm)), float(exponent)
+
+
+def merge_count_curve(counts: Sequence[int | None]) -> Curve:
+    """Return some ranks, from 1, at equal distances on a logarithmic axis, and the counts of the merges.
+
+    Merges whose count is unknown, or 0, are left out.
+    """
+    known = [rank for rank, count in enumerate(counts, 1) if count]
+    ranks = [rank for rank in _spread(known[0], known[-1]) if counts[rank - 1]] if known else []
+    return [float(rank) for rank in ranks], [float(counts[rank - 1] or 0) for rank in ranks]
+
+
+def bytes_per_token_curve(tokenizer: Tokenizer, occurrences: NDArray[np.int64], size: int) -> Curve | None:
+    """Return sizes of the vocabulary, and the bytes per token of a text with the vocabulary cut to each size.
+
+    Args:
+        tokenizer: the tokenizer.
+        occurrences: how often the text has each id.
+        size: bytes of the text.
+
+    Returns:
+        The curve; None if the vocabulary has no prefixes, see `tokens_of_prefixes`.
+    """
+    found = tokens_of_prefixes(tokenizer, occurrences)
+    if found is None:
+        return None
+    entries, tokens = found
+    sizes = _spread(int(entries[0]), int(entries[-1]))
+    merges = np.searchsorted(entries, sizes, side="right") - 1
+    return [float(entry) for entry in sizes], (size / np.maximum(tokens[merges], 1)).tolist()
+
+
+def enough_size(curve: Curve) -> tuple[int, float] | None:
+    """Return the size from which doubling the vocabulary saves less than 5 % of the tokens, and its bytes per token.
+
+    None if it saves more even at the last doubling.
+    """
+    sizes, ratios = np.array(curve[0]), np.array(curve[1])
+    halves = sizes[sizes >= 2 * sizes[0]] / 2
+    for half in halves.tolist():
+        here, doubled = np.interp([half, 2 * half], sizes, ratios)
+        if 1 - here / doubled < 0.05:
+            return round(half), float(here)
+    return None
+
+
+def token_lengths(vocab: Vocab) -> list[int]:
+    """Return how many tokens have 1 byte, 2 bytes, and so on; special tokens are left out."""
+    specials = set(vocab.special_tokens.values())
+    lengths = [len(token) for i, token in enumerate(vocab.tokens) if i not in specials]
+    return [int(number) for number in np.bincount(lengths, minlength=2)[1:]]
+
+
+def _spread(first: int, last: int) -> list[int]:
+    """Return integers from `first` to `last` at about equal ratios."""
+    if last < first:
+        return []
+    return sorted({round(value) for value in np.geomspace(first, last, _POINTS).tolist()})

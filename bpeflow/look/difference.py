@@ -158,11 +158,9 @@ def compare_texts(first: Explanation, second: Explanation) -> Iterator[Block]:
         start = end
 
 
-def compare_pretokens(
-    first: Tokenizer, second: Tokenizer, counts: PretokenCounts, limit: int
-) -> Iterator[PretokenDifference]:
-    """Yield the most frequent pre-tokens that two tokenizers divide differently, up to `limit` of them."""
-    words, found = list(counts), 0
+def compare_pretokens(first: Tokenizer, second: Tokenizer, counts: PretokenCounts) -> Iterator[PretokenDifference]:
+    """Yield the pre-tokens that two tokenizers divide differently, the most frequent first."""
+    words = list(counts)
     tokens = first.vocab.decoded_tokens, second.vocab.decoded_tokens
     for start in range(0, len(words), _BATCH):
         batch = words[start : start + _BATCH]
@@ -173,9 +171,6 @@ def compare_pretokens(
         ]
         for word, count, left, right in zip(batch, counts.counts[start:].tolist(), *parts, strict=False):
             if left != right:
-                if found == limit:
-                    return
-                found += 1
                 yield PretokenDifference(word, count, left, right)
 
 

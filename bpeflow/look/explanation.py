@@ -1,18 +1,28 @@
-"""`Explanation`: the tokens of a text, the merges that made them, and why no more applied, as data and as rich text."""
+"""`Explanation`: the tokens of a text, the merges that made them, and why no more applied, as data and as rich text.
+
+`Explainer` makes it, by merging each pre-token step by step.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from itertools import count, pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 
 from bpeflow._util.text import format_count
-from bpeflow.look.render import LINE_END, is_incomplete, literal, make_page, shown_parts, to_html
+from bpeflow.look.render import append_token, is_incomplete, literal, make_page, to_html
+from bpeflow.pretokenize.regex import load_pretokenizer
+from bpeflow.tokenizer.offsets import token_offsets
+from bpeflow.tokenizer.python_encoder import PretokenMerging, merge_table
+from bpeflow.tokenizer.special_tokens import SpecialChoice, SpecialTokens
+from bpeflow.tokenizer.tokenizer import Tokenizer
+from bpeflow.tokenizer.validate import to_utf8
 
 #: Start and end of a part of a text.
 Span = tuple[int, int]
@@ -27,9 +37,6 @@ _BORDERS: dict[Reason, str] = {
     "dropped text": "text between them that the pattern does not match",
 }
 
-#: The note on a pre-token that `whole_tokens` keeps from merging.
-_KEPT_WHOLE = "the pre-token is a token, so it is not merged"
-
 #: Columns up to which shorter entries are padded to the longest.
 _ALIGNED = 28
 
@@ -43,7 +50,6 @@ _TOKENS = [
 ]
 
 _SPECIAL = Style(color="#ffffff", bgcolor="#5f6368", bold=True)
-_ESCAPED = Style(italic=True)
 _DIM = Style(dim=True)
 _DROPPED = Style(dim=True, strike=True, meta={"title": "the pattern does not match this text"})
 
@@ -217,14 +223,14 @@ class Explanation:
         for piece in self.pieces:
             start = piece.characters[0]
             if end < start:
-                _append_escaped(text, self.text[end:start].encode(), _DROPPED)
+                append_token(text, self.text[end:start].encode(), _DROPPED)
             elif text and not text.plain.endswith("\n"):
                 text.append("│", _DIM)
             for token in piece.tokens:
-                _append_escaped(text, token.bytes, _style(piece, next(numbers)) + Style(meta={"title": _title(token)}))
+                append_token(text, token.bytes, _style(piece, next(numbers)) + Style(meta={"title": _title(token)}))
             end = piece.characters[1]
         if self.text[end:]:
-            _append_escaped(text, self.text[end:].encode(), _DROPPED)
+            append_token(text, self.text[end:].encode(), _DROPPED)
         if text.plain.endswith("\n"):
             text.right_crop()
         return text
@@ -236,7 +242,10 @@ class Explanation:
             steps: whether the merges follow each pre-token, and why its neighbours did not merge.
         """
         rows = [("chars", "bytes", "pre-token")]
-        rows += [(_span(piece.characters), _span(piece.span), literal(piece.bytes)) for piece in self.pieces]
+        rows += [
+            ("{}-{}".format(*piece.characters), "{}-{}".format(*piece.span), literal(piece.bytes))
+            for piece in self.pieces
+        ]
         widths = [min(max(cell_len(row[column]) for row in rows), _ALIGNED) for column in range(3)]
         starts = [
             "".join(cell + " " * (width - cell_len(cell) + 2) for cell, width in zip(row, widths, strict=True))
@@ -247,24 +256,23 @@ class Explanation:
         last: Token | None = None
         for piece, start in zip(self.pieces, starts[1:], strict=True):
             before = [] if last is None else [next(borders).between(last, piece.tokens[0])]
-            after = [*map(str, piece.steps), *([_KEPT_WHOLE] if piece.kind == "whole token" else [])]
+            after = [*map(str, piece.steps)]
+            if piece.kind == "whole token":
+                after.append("the pre-token is a token, so it is not merged")
             after += [next(borders).between(*pair) for pair in pairwise(piece.tokens)]
             tokens = [
                 Text.assemble((literal(token.bytes), _style(piece, next(numbers))), (f":{token.id}", _DIM))
                 for token in piece.tokens
             ]
             line = Text.assemble((start, _DIM), Text(" ").join(tokens))
-            lines += [*_notes(before), line, *_notes(after)] if steps else [line]
+            notes = [[Text(f"    {sentence}", _DIM) for sentence in sentences] for sentences in (before, after)]
+            lines += [*notes[0], line, *notes[1]] if steps else [line]
             last = piece.tokens[-1]
         return Text("\n").join([*lines, Text(self.summary)])
 
     @property
     def summary(self) -> str:
-        """The number of tokens, pre-tokens, characters and bytes.
-
-        >>> Explanation("", (), ()).summary
-        '0 tokens in 0 pre-tokens: 0 characters, 0 bytes'
-        """
+        """The number of tokens, pre-tokens, characters and bytes."""
         tokens, size = len(self.tokens), len(self.text.encode())
         specials = sum(piece.kind == "special token" for piece in self.pieces)
         of_these = f", {specials:,} of them special" if specials else ""
@@ -293,18 +301,6 @@ class Explanation:
         return f'<div style="{_MONOSPACE}">{to_html(self.table(steps))}</div>'
 
 
-def _append_escaped(text: Text, token: bytes, style: Style) -> None:
-    """Append a token in printable characters. A line ends after the last sign of a line end in each escaped part."""
-    for part in shown_parts(token):
-        if not part.escaped:
-            text.append(part.text, style)
-            continue
-        before, sign, after = part.text.rpartition(LINE_END)
-        text.append(before + sign, style + _ESCAPED)
-        text.append("\n" if sign else "")
-        text.append(after, style + _ESCAPED)
-
-
 def _style(piece: Piece, number: int) -> Style:
     return _SPECIAL if piece.kind == "special token" else _TOKENS[number % len(_TOKENS)]
 
@@ -315,13 +311,93 @@ def _title(token: Token) -> str:
     return f"id {token.id}, characters {start}–{end}, bytes {first}–{last}{incomplete}"
 
 
-def _notes(sentences: list[str]) -> list[Text]:
-    return [Text(f"    {sentence}", _DIM) for sentence in sentences]
-
-
-def _span(part: Span) -> str:
-    return f"{part[0]}-{part[1]}"
-
-
 def _rank(merge: Step | Missed) -> str:
     return f"rank {merge.rank:,}" + (f", count {merge.count:,}" if merge.count is not None else "")
+
+
+# ---- explaining ----
+
+
+class _Merged(NamedTuple):
+    """A pre-token or special token after merging: the ids and bytes of its tokens, the steps, the borders in it."""
+
+    kind: Literal["pre-token", "whole token", "special token"]
+    ids: list[int]
+    parts: list[bytes]
+    steps: tuple[Step, ...] = ()
+    borders: tuple[Border, ...] = ()
+
+
+class Explainer:
+    """Explains texts with a tokenizer. Thread-safe."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        """Prepare a tokenizer, which takes a fraction of a second if it has hundreds of thousands of merges."""
+        vocab = tokenizer.vocab
+        self._tokenizer, self._vocab = tokenizer, vocab
+        self._merges = merge_table(vocab.merge_ids)
+        self._counts = vocab.merge_counts or (None,) * vocab.merge_count
+        self._pretokenizer = load_pretokenizer(tokenizer.pattern, tokenizer.unmatched, tokenizer.normalizer)
+        whole = enumerate(vocab.ordinary_tokens) if tokenizer.to_spec().whole_tokens else ()
+        self._whole = {token: token_id for token_id, token in whole if token}
+
+    def explain(
+        self, text: str, *, allowed_special: SpecialChoice = "all", disallowed_special: SpecialChoice = ()
+    ) -> Explanation:
+        """Explain a text. Arguments and errors are those of `Tokenizer.encode`."""
+        data = to_utf8(text)
+        specials = self._tokenizer._specials(data, allowed_special, disallowed_special)
+        merged = list(self._merged(data, specials))
+        sizes = [len(part) for piece in merged for part in piece.parts]
+        byte_spans = iter(token_offsets(data, sizes, specials, self._pretokenizer, True))
+        characters = iter(token_offsets(data, sizes, specials, self._pretokenizer, False))
+        pieces: list[Piece] = []
+        borders: list[Border] = []
+        for kind, ids, parts, steps, inner in merged:
+            tokens = (Token(i, part, next(characters), next(byte_spans)) for i, part in zip(ids, parts, strict=True))
+            pieces.append(Piece(kind, tuple(tokens), steps))
+            borders += [self._border_between(*pieces[-2:])] if len(pieces) > 1 else []
+            borders += inner
+        return Explanation(text, tuple(pieces), tuple(borders))
+
+    def _merged(self, data: bytes, specials: SpecialTokens) -> Iterator[_Merged]:
+        """Yield the pre-tokens and special tokens of a text, merged."""
+        for piece, special_id in specials.split(data):
+            if special_id is not None:
+                yield _Merged("special token", [special_id], [piece])
+                continue
+            text = self._pretokenizer.normalizer.utf8(piece).decode()
+            for pretoken in map(str.encode, self._pretokenizer.pretokens(text)):
+                whole = self._whole.get(pretoken)
+                yield self._merge(pretoken) if whole is None else _Merged("whole token", [whole], [pretoken])
+
+    def _border_between(self, left: Piece, right: Piece) -> Border:
+        if "special token" in (left.kind, right.kind):
+            return Border("special token")
+        rank, _ = self._merges.get((left.tokens[-1].id, right.tokens[0].id), (None, None))
+        dropped = self._pretokenizer.unmatched == "drop" and left.span[1] < right.span[0]
+        return Border("dropped text" if dropped else "pre-token", rank)
+
+    def _merge(self, pretoken: bytes) -> _Merged:
+        """Merge a pre-token as `PretokenMerging` does, and record each step."""
+        merging = PretokenMerging(pretoken, self._vocab.byte_ids, self._merges)
+        steps: list[Step] = []
+        missed: dict[int, list[Missed]] = {}
+
+        def miss(position: int, step: Step) -> None:
+            """Note down the merge of the token at `position` with the next one, which `step` makes impossible."""
+            merge = merging.find(position)
+            if merge is not None:
+                left, right = self._vocab.merges[merge[0]]
+                entry = Missed(merge[0], self._counts[merge[0]], left, right, step)
+                missed.setdefault(merging.following[position], []).append(entry)
+
+        for rank, result, position in merging.steps():
+            left, right = self._vocab.merges[rank]
+            steps.append(Step(rank, self._counts[rank], left, right, result, position))
+            miss(merging.previous[position], steps[-1])
+            miss(merging.following[position], steps[-1])
+        starts = [position for position, token_id in enumerate(merging.ids) if token_id is not None]
+        parts = [pretoken[start:end] for start, end in pairwise([*starts, len(pretoken)])]
+        borders = tuple(Border("no merge", None, tuple(missed.get(start, ()))) for start in starts[1:])
+        return _Merged("pre-token", [i for i in merging.ids if i is not None], parts, tuple(steps), borders)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import zlib
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,14 +22,33 @@ from bpeflow import __version__
 from bpeflow._util.atomic import write_text
 from bpeflow._util.text import format_count, format_size
 from bpeflow.config import Settings
-from bpeflow.look.charts import Charts, chart_figures
-from bpeflow.look.explainer import Explainer
+from bpeflow.corpus.excerpts import TextSample, sample_corpus
+from bpeflow.counting.counts import PretokenCounts
+from bpeflow.errors import ConfigError, FormatError
+from bpeflow.look.charts import (
+    Charts,
+    Curve,
+    bytes_per_token_curve,
+    draw_bytes_per_token,
+    draw_growth,
+    draw_merge_counts,
+    draw_monitored,
+    draw_stages,
+    draw_token_lengths,
+    expected_growth,
+)
+from bpeflow.look.explanation import Explainer
 from bpeflow.look.render import make_page, resource
-from bpeflow.look.run_data import RunData, load_run
+from bpeflow.run_dir.layout import COUNTS_FILE, MONITOR_FILE, REPORT_FILE
+from bpeflow.run_dir.run_files import RunReport, read_report
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 
 #: The most bytes of a packed vocabulary. With more the page would pass 2 MB.
 _VOCABULARY_BYTES = 1_400_000
+
+#: Samples of the monitor that are drawn. More look the same.
+_DRAWN_SAMPLES = 200
 
 #: Pieces of the sample that are shown, and the characters of each.
 _PIECES, _LENGTH = 3, 500
@@ -56,13 +76,29 @@ def write_page(folder: Path, path: Path, sample: Sequence[str] = ()) -> None:
             table(["", ""], [list(row) for row in _overview(run)]),
             _settings(run),
             "<h2>Charts</h2>",
-            f'<div class="charts">{"".join(chart_figures(run, charts))}</div>',
+            f'<div class="charts">{"".join(_figures(run, charts))}</div>',
             *_sources(run),
             *_samples(run),
             *_vocabulary(run),
         ]
     )
     write_text(path, make_page(f"bpeflow: {run.name}", body))
+
+
+def _figures(run: RunData, charts: Charts) -> Iterator[str]:
+    yield from draw_stages(charts, run.report)
+    yield from draw_monitored(charts, run.monitored)
+    yield draw_growth(charts, run.growth)
+    if run.tokenizer is None:
+        return
+    yield draw_merge_counts(charts, run.tokenizer.vocab)
+    yield draw_token_lengths(charts, run.tokenizer.vocab)
+    curve = None
+    if run.encoded:
+        ids = np.concatenate([np.array(part.ids, np.int64) for part in run.encoded])
+        occurrences = np.bincount(ids, minlength=run.tokenizer.vocab_size)
+        curve = bytes_per_token_curve(run.tokenizer, occurrences, sum(part.bytes for part in run.encoded))
+    yield draw_bytes_per_token(charts, curve, run.sample.description)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: bool = False) -> str:
@@ -75,6 +111,89 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: bool = 
     head = f"<thead><tr>{line('th', header)}</tr></thead>" if any(header) else ""
     lines = "".join(f"<tr>{line('td', row)}</tr>" for row in rows)
     return f'<div class="wide"><table>{head}<tbody>{lines}</tbody></table></div>'
+
+
+# ---- a run, read from its folder ----
+
+
+class Encoded(NamedTuple):
+    """The sample of a source, as the run's tokenizer encodes it."""
+
+    source: str
+    bytes: int
+    ids: list[int]
+
+
+class RunData(NamedTuple):
+    """What the page shows of a run.
+
+    Attributes:
+        name: its name.
+        report: what ``run.json`` holds.
+        tokenizer: the tokenizer; None if the run only counted.
+        monitored: the samples of the monitor, or some of them if there are many; empty without a monitor.
+        sample: a sample of text to measure on and to show.
+        encoded: the sample of each source, encoded; empty without a tokenizer.
+        growth: the growth of distinct pre-tokens with the corpus; None if it is unknown.
+    """
+
+    name: str
+    report: RunReport
+    tokenizer: Tokenizer | None
+    monitored: Sequence[Mapping[str, Any]]
+    sample: TextSample
+    encoded: list[Encoded]
+    growth: Curve | None
+
+
+def load_run(folder: Path, sample: Sequence[str] = ()) -> RunData:
+    """Read a run folder.
+
+    Args:
+        folder: the folder of a finished run.
+        sample: inputs to take the sample of text from; by default it is from the run's own corpus.
+
+    Raises:
+        ConfigError: the folder has no finished run, or `sample` has no text.
+        FormatError: a file in the folder is damaged.
+    """
+    report = read_report(folder)
+    if report is None:
+        raise ConfigError(f"{folder} has no finished run: there is no {REPORT_FILE}")
+    taken = sample_corpus(report.settings | ({"input": list(sample), "sources": []} if sample else {}))
+    if sample:
+        if not taken.texts:
+            raise ConfigError(f"--sample {' '.join(sample)}: {taken.description}")
+        taken = replace(taken, description=" ".join(sample))
+    tokenizer = Tokenizer.load(folder) if report.learning is not None else None
+    encoded = [] if tokenizer is None else [_encode(tokenizer, *source) for source in taken.texts.items()]
+    counts = folder / COUNTS_FILE
+    growth = expected_growth(PretokenCounts.read(counts).counts) if counts.is_file() else None
+    return RunData(
+        folder.resolve().name, report, tokenizer, _read_samples(folder / MONITOR_FILE), taken, encoded, growth
+    )
+
+
+def _encode(tokenizer: Tokenizer, source: str, texts: Iterable[str]) -> Encoded:
+    ids = [token_id for text in texts for token_id in tokenizer.encode(text, allowed_special=())]
+    return Encoded(source, sum(len(text.encode()) for text in texts), ids)
+
+
+def _read_samples(path: Path) -> list[dict[str, Any]]:
+    """Read the samples of the monitor. The times of a run that was resumed follow those of the run before."""
+    if not path.is_file():
+        return []
+    try:
+        samples = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except ValueError as error:
+        raise FormatError(f"{path}: not samples of the monitor: {error}") from error
+    earlier = last = 0.0
+    for sample in samples:
+        if sample["elapsed"] + earlier < last:
+            earlier = last
+        sample["elapsed"] += earlier
+        last = sample["elapsed"]
+    return samples[:: max(-(-len(samples) // _DRAWN_SAMPLES), 1)]
 
 
 # ---- what was trained on what ----
@@ -99,7 +218,7 @@ def _overview(run: RunData) -> Iterator[tuple[str, str]]:
         before = f"{learning.replayed:,} of an earlier tokenizer and " if learning.replayed else ""
         yield "Vocabulary", f"{learning.vocab_size:,} entries: {before}{learning.learned:,} merges"
     if run.encoded:
-        ratio = sum(part.bytes for part in run.encoded) / max(sum(part.tokens for part in run.encoded), 1)
+        ratio = sum(part.bytes for part in run.encoded) / max(sum(len(part.ids) for part in run.encoded), 1)
         yield "Bytes per token", f"{ratio:.3f} on the sample"
     if counting is not None and corpus is not None:
         workers = [f"{stage.workers} × {name}" for name, stage in counting.stages.items() if name in _COUNTING_STAGES]
@@ -175,7 +294,7 @@ def _sources(run: RunData) -> Iterator[str]:
         header = ["source", "weight", "taken", "files", "text", "documents", "left out"]
         yield "<h2>Sources</h2>\n" + table(header, rows, numbers=True)
     if len(run.encoded) > 1:
-        ratios = [[part.source, f"{part.bytes / max(part.tokens, 1):.3f}"] for part in run.encoded]
+        ratios = [[part.source, f"{part.bytes / max(len(part.ids), 1):.3f}"] for part in run.encoded]
         yield "<h3>Bytes per token by source</h3>\n" + table(["sample of", "bytes per token"], ratios, numbers=True)
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from unicodedata import category
 
 from rich.console import Console
+from rich.style import Style
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME
 from rich.text import Text
 
@@ -78,6 +79,18 @@ def shown_parts(token: bytes) -> Iterator[Part]:
             escaped += _escape(character)
     if plain or escaped:
         yield Part(plain or escaped, not plain)
+
+
+def append_token(text: Text, token: bytes, style: Style) -> None:
+    """Append a token in printable characters. A line ends after the last sign of a line end in each escaped part."""
+    for part in shown_parts(token):
+        if not part.escaped:
+            text.append(part.text, style)
+            continue
+        before, sign, after = part.text.rpartition(LINE_END)
+        text.append(before + sign, style + Style(italic=True))
+        text.append("\n" if sign else "")
+        text.append(after, style + Style(italic=True))
 
 
 def _escape(character: str) -> str:

@@ -1,7 +1,7 @@
 """The run folder: the names of all its files, and what is in it.
 
 runs/owt/
-  run.json                   the report of the finished run (`run_dir.run_report`)
+  run.json                   the report of the finished run (`run_dir.run_files`)
   counts.npz                 its pre-token counts
   vocab.json, merges.txt, …  its tokenizer
   vocab_16000/               a smaller vocabulary of the same run
@@ -9,9 +9,9 @@ runs/owt/
   report.html                the run as a page (`look`)
   .lock                      held while a run is at work; names the process and its scratch folder
   unfinished/                what that run has written so far, under the same names, and:
-    settings.json            its settings, written first (`run_dir.run_report`)
+    settings.json            its settings, written first (`run_dir.run_files`)
     segments/                counts of finished segments of the corpus (`counting.segments`)
-    merges.partial           merges learned so far (`run_dir.checkpoint`)
+    merges.partial           merges learned so far (`run_dir.run_files`)
     done.json                the report of a run whose results are complete but not yet published
 
 `Phase` says what may be in a folder, for everyone who reads, resumes, replaces or cleans it up.
@@ -99,3 +99,8 @@ def phase_of(folder: Path) -> Phase:
 def has_counts(folder: Path) -> bool:
     """Return whether a run has completed its counts in a folder."""
     return (folder / COUNTS_FILE).is_file() and (folder / REPORT_FILE).is_file()
+
+
+def same_folder(one: Path | None, other: Path | None) -> bool:
+    """Return whether two paths are known and name the same folder."""
+    return one is not None and other is not None and one.resolve() == other.resolve()

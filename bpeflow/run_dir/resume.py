@@ -10,14 +10,13 @@ from typing import Any
 
 from bpeflow.config import Settings, make_settings, replace
 from bpeflow.corpus.files import STDIN
-from bpeflow.corpus.records import DOCUMENTS
+from bpeflow.corpus.sources import DOCUMENTS
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, ResumeError
 from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
-from bpeflow.run_dir.checkpoint import check_same_settings
 from bpeflow.run_dir.layout import (
     CHECKPOINT_FILE,
     COUNTS_FILE,
@@ -30,9 +29,17 @@ from bpeflow.run_dir.layout import (
     Phase,
     has_counts,
     phase_of,
+    same_folder,
 )
 from bpeflow.run_dir.run_dir import RunDir, publish_results, remove_unfinished
-from bpeflow.run_dir.run_report import RecordedRun, RunReport, check_counts, read_record, read_report
+from bpeflow.run_dir.run_files import (
+    RecordedRun,
+    RunReport,
+    check_counts,
+    check_same_settings,
+    read_record,
+    read_report,
+)
 
 log = logging.getLogger(__name__)
 
@@ -44,12 +51,8 @@ def make_run_settings(values: Mapping[str, Any], where: str = "", elsewhere: Col
     """Validate the settings of a run, as `make_settings` does.
 
     With `resume` and without a corpus, the run in `out_dir` is resumed with its own settings, and `values` override
-    them. A change that the run cannot be resumed with is found later, as in a config.
-
-    Raises:
-        ConfigError: a setting is unknown or out of range.
-        ResumeError: there is no such run, or its folder alone is not enough to resume it.
-        FormatError: the report of a finished run is damaged.
+    them. A change that the run cannot be resumed with is found later, as in a config. Raises `ResumeError` if there is
+    no such run, or its folder alone is not enough to resume it.
     """
     out_dir = values.get("out_dir")
     if values.get("resume") and not (values.get("input") or values.get("sources")):
@@ -126,17 +129,8 @@ def make_way(folder: Path, settings: Settings, *, counts: bool = True, counts_in
     A run that was interrupted while its results were published is finished first. What a finished run has left is kept
     until the new one is complete, and only with `overwrite` may there be any. An interrupted run has that permission.
 
-    Args:
-        folder: the run folder.
-        settings: the settings of the new run.
-        counts: whether the new run counts the corpus itself.
-        counts_in: the folder of the counts that it is given, if they have one. Those of the interrupted run are
-            published with the results.
-
-    Raises:
-        ResumeError: the folder has an interrupted run, and the settings neither resume nor discard it; or this run,
-            whose counts come from elsewhere, cannot resume it.
-        AlreadyExistsError: the folder has a finished run or a tokenizer, and it is neither resumed nor replaced.
+    A run that does not count the corpus itself (`counts`) is given counts, which may be in a folder (`counts_in`);
+    those of the interrupted run are published with the results. Raises `ResumeError` or `AlreadyExistsError`.
     """
     finish_publishing(folder, settings.restart)
     phase, unfinished = phase_of(folder), folder / UNFINISHED
@@ -160,11 +154,6 @@ def make_way(folder: Path, settings: Settings, *, counts: bool = True, counts_in
         (unfinished / CHECKPOINT_FILE).unlink(missing_ok=True)
     else:
         remove_unfinished(folder)
-
-
-def same_folder(one: Path | None, other: Path | None) -> bool:
-    """Return whether two paths are known and name the same folder."""
-    return one is not None and other is not None and one.resolve() == other.resolve()
 
 
 def finish_publishing(folder: Path, restart: bool = False) -> None:
@@ -194,10 +183,7 @@ def _are_costly(folder: Path) -> bool:
 def refuse_to_replace(folder: Path, *, counts_stay: bool = False) -> None:
     """Raise `AlreadyExistsError` if a folder has a finished run or a tokenizer.
 
-    Args:
-        folder: the run folder.
-        counts_stay: whether the new run learns from the finished counts in the folder, so that only a tokenizer would
-            be replaced.
+    With `counts_stay` the new run learns from the finished counts there, so that only a tokenizer would be replaced.
     """
     if has_tokenizer(folder):
         held = formats.describe(folder)
@@ -224,17 +210,11 @@ def has_tokenizer(folder: Path) -> bool:
 
 @dataclass(frozen=True)
 class EarlierCounts:
-    """The counts of an earlier run in the folder, with its report.
-
-    Attributes:
-        counts: the counts.
-        report: the report of the run that made them.
-        finished: whether that run is finished.
-    """
+    """The counts of an earlier run in the folder."""
 
     counts: PretokenCounts
-    report: RunReport
-    finished: bool
+    report: RunReport  # of the run that made them
+    finished: bool  # that run
 
 
 def folder_of_counts(run_dir: Path) -> Path:
@@ -251,9 +231,7 @@ def folder_of_counts(run_dir: Path) -> Path:
 def find_counts(settings: Settings, fingerprint: Fingerprint) -> EarlierCounts | None:
     """Return the counts of an earlier run in `out_dir`; None if the corpus is to be counted (on), or without `resume`.
 
-    Raises:
-        ResumeError: the counts are of another corpus, of other settings, or damaged.
-        AlreadyExistsError: the folder has another finished run or a tokenizer, which this run would replace.
+    Raises `ResumeError` if the counts are of another corpus, of other settings, or damaged, and `AlreadyExistsError`.
     """
     folder = settings.out_dir
     if not settings.resume or folder is None:
@@ -298,16 +276,8 @@ def find_learned(
 ) -> RunReport | None:
     """With `resume`, return the report of a finished run in `out_dir` that has learned what `settings` ask for.
 
-    Args:
-        settings: the settings.
-        learning: their `learning_fingerprint`.
-        counts_in: the folder of the counts.
-        counted: the report of the run that made them, if it is known.
-
-    Raises:
-        ResumeError: that run learned merges with other settings.
-        AlreadyExistsError: the folder has another finished run or a tokenizer, which this run would replace.
-        FormatError: the report of the finished run is damaged.
+    `learning` is their `learning_fingerprint`, `counted` the report of the run that made the counts, if it is known.
+    Raises `ResumeError` if that run learned merges with other settings, and `AlreadyExistsError`.
     """
     folder = settings.out_dir
     if not settings.resume or folder is None:
@@ -327,13 +297,7 @@ def find_learned(
 def nothing_left(settings: Settings, learning: Mapping[str, Any], report: RunReport) -> bool:
     """Return whether the finished run in `out_dir` has done all that `settings` ask for.
 
-    Args:
-        settings: the settings.
-        learning: their `learning_fingerprint`.
-        report: the report of the finished run.
-
-    Raises:
-        ResumeError: it learned merges with other settings.
+    `learning` is their `learning_fingerprint`. Raises `ResumeError` if it learned merges with other settings.
     """
     folder = settings.out_dir
     if settings.skip_merge:

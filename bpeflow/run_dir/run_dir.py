@@ -8,24 +8,28 @@ this run or, if it is killed on the way, by the next run in the folder (`publish
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import logging
 import os
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 from bpeflow._util.atomic import atomic_path, make_folder, publish, remove_parts, sync_folder
 from bpeflow.config import OutputSettings, Settings
 from bpeflow.corpus.files import STDIN
-from bpeflow.corpus.records import DOCUMENTS
+from bpeflow.corpus.sources import DOCUMENTS
 from bpeflow.counting.segments import has_segments, remove_segments
 from bpeflow.counting.shards import Scratch, remove_left_behind
-from bpeflow.errors import ConfigError, FormatError, ResumeError
+from bpeflow.errors import ConfigError, FolderInUseError, FormatError, ResumeError
 from bpeflow.flow import MonitorSample, peak_memory
+from bpeflow.flow.shared import Descriptor
 from bpeflow.formats import any_format as formats
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, TransformersOptions
 from bpeflow.progress import Observer
@@ -33,6 +37,7 @@ from bpeflow.run_dir.layout import (
     CHECKPOINT_FILE,
     COUNTS_FILE,
     DONE_FILE,
+    LOCK_FILE,
     MONITOR_FILE,
     REPORT_FILE,
     RUN_FILES,
@@ -42,11 +47,94 @@ from bpeflow.run_dir.layout import (
     VOCAB_FILES,
     Phase,
     phase_of,
+    same_folder,
 )
-from bpeflow.run_dir.lock import RunLock
-from bpeflow.run_dir.run_report import RunReport, read_report, record_run
+from bpeflow.run_dir.run_files import RunReport, read_report, record_run
 
 log = logging.getLogger(__name__)
+
+
+class RunLock:
+    """A lock on a folder, which must exist, held while the block runs: one run at a time in a folder.
+
+    The lock is the kernel's (``flock``) on a file in the folder, so it ends with its process, however that ends. A dead
+    run's lock does no harm, and no reused process id is mistaken for its owner. The file's content is for people (who
+    holds the lock) and for the next run (which scratch folder a dead run left behind). Where the file system has no
+    such locks, a warning says that the folder is not protected.
+
+    Attributes:
+        left_behind: the notes of the previous holder if it died holding the lock; else empty.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.left_behind: dict[str, Any] = {}
+        self._path = folder / LOCK_FILE
+
+    def __enter__(self) -> RunLock:
+        """Take the lock. Raises `FolderInUseError`, which names the process that holds it, or `ConfigError`."""
+        while not self._try():
+            pass
+        self.left_behind = self._read()
+        return self
+
+    def sign(self, **notes: Any) -> None:
+        """Replace the previous holder's notes by this process's identity and `notes`, durably.
+
+        Call it once the previous notes have been dealt with: if this process is killed before, the next run must still
+        find them.
+        """
+        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        who = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
+        try:
+            os.ftruncate(self._file.fileno(), 0)
+            os.pwrite(self._file.fileno(), json.dumps(who | notes).encode(), 0)
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise self._cannot_lock(error) from error
+        sync_folder(self._path.parent)
+
+    def __exit__(self, *exception: object) -> None:
+        # Remove the file while holding the lock: a process that has opened it meanwhile notices, and uses a new file.
+        self._path.unlink(missing_ok=True)
+        self._file.close()
+
+    def _try(self) -> bool:
+        """Open the file and lock it; return False if it was removed in between."""
+        try:
+            # A forked child closes it at once: it would otherwise hold the lock beyond its parent's death.
+            self._file = Descriptor(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        except OSError as error:
+            raise self._cannot_lock(error) from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            notes = self._read()
+            who = f" (process {notes['pid']} on {notes.get('host')}, since {notes.get('since')})" if notes else ""
+            raise FolderInUseError(
+                f"another run{who} is at work in {self._path.parent}: wait for it to end, stop it, or use another "
+                "out_dir"
+            ) from None
+        except OSError as error:  # some network file systems
+            log.warning(
+                "%s cannot be locked (%s): make sure that no other run uses %s",
+                self._path,
+                error.strerror,
+                self._path.parent,
+            )
+        try:
+            return os.path.samestat(self._path.stat(), os.fstat(self._file.fileno()))
+        except FileNotFoundError:
+            return False
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            notes = json.loads(os.pread(self._file.fileno(), 1 << 16, 0))
+        except (OSError, ValueError):  # new, or locked a moment ago
+            return {}
+        return notes if isinstance(notes, dict) and "pid" in notes else {}
+
+    def _cannot_lock(self, error: OSError) -> ConfigError:
+        return ConfigError(f"cannot lock the run folder {self._path.parent}: {LOCK_FILE}: {error.strerror}")
 
 
 class RunDir:
@@ -61,20 +149,16 @@ class RunDir:
     """
 
     def __init__(self, path: Path | None, scratch: Scratch | None = None) -> None:
-        """Make the folder and check that it can be written to.
+        """Make the folder; raises `ConfigError` if it cannot be made.
 
-        Args:
-            path: the folder, or None.
-            scratch: where this run spills; noted in the lock file, so that the next run can clean up after this one.
-
-        Raises:
-            ConfigError: the folder cannot be made or written to.
+        `scratch` is where this run spills; noted in the lock file, so that the next run can clean up after this one.
         """
         self.path = path
         self.unfinished = path and path / UNFINISHED
         self._scratch = scratch
         self._locked = ExitStack()
         self._began = False
+        self._counts_stay = True  # those of an earlier run in the folder, from which this run learns
         self._reads_once = False  # standard input or an iterable, so that it cannot be resumed from its settings
         self._earlier_record: bytes | None = None
         self._made = path is not None and not path.exists()
@@ -84,8 +168,6 @@ class RunDir:
             make_folder(path)
         except OSError as error:
             raise ConfigError(f"cannot make the run folder {path}: {error.strerror}") from error
-        if not os.access(path, os.W_OK | os.X_OK):
-            raise ConfigError(f"cannot write to the run folder {path}: no permission")
 
     def __enter__(self) -> RunDir:
         """Lock the folder and clean it up. Raises `FolderInUseError` if another run is at work there."""
@@ -114,12 +196,9 @@ class RunDir:
                 self.path.rmdir()
 
     def begin(self, settings: Settings, counts: str | None = None, stale: Sequence[str] = VOCAB_FILES) -> None:
-        """Begin to work in ``unfinished/``.
+        """Begin to work in ``unfinished/``: remove what matches the globs in `stale`, and record the settings.
 
-        Args:
-            settings: the settings of the run, which are recorded for `resume`.
-            counts: the counts from elsewhere that the run learns from, if it does.
-            stale: globs of the files to remove first.
+        `counts` are those from elsewhere that the run learns from, if it does.
         """
         if self.unfinished is not None:
             make_folder(self.unfinished)
@@ -128,6 +207,7 @@ class RunDir:
             self._earlier_record = record.read_bytes() if record.exists() else None
             record_run(self.unfinished, settings, counts)
             self._began = True
+            self._counts_stay = counts is None or same_folder(Path(counts).parent, self.path)
             paths = {*settings.input, *(path for source in settings.sources for path in source.paths)}
             self._reads_once = not paths.isdisjoint((STDIN, DOCUMENTS))
 
@@ -142,7 +222,7 @@ class RunDir:
         if self.path is None or self.unfinished is None:
             return report
         files = [os.fspath(file) for file in _results(self.unfinished)]
-        if COUNTS_FILE not in files:  # then they stay where they are, with the samples taken in counting
+        if self._counts_stay and COUNTS_FILE not in files:  # where they are, with the samples taken in counting
             files = [name for name in (COUNTS_FILE, MONITOR_FILE) if (self.path / name).exists()] + files
         report = replace(
             report,
@@ -214,10 +294,9 @@ class _SampleFile:
 
 
 def _write_if_it_fits(spec: TokenizerSpec, folder: Path, name: str, options: TransformersOptions) -> None:
-    """Write another format, or warn that it cannot represent the tokenizer: hours of work are not lost for that."""
     try:
         formats.write(spec, folder, name, options)
-    except (FormatError, ConfigError) as error:
+    except (FormatError, ConfigError) as error:  # hours of work are not lost for that
         log.warning("output.formats: %s was not written: %s", name, error)
 
 
@@ -231,13 +310,7 @@ def publish_results(folder: Path, report: RunReport | None = None) -> None:
     run only. May be interrupted at any step and called again: a file that the report lists but ``unfinished/`` lacks
     has already been moved, or is to be kept (the counts that vocabularies were learned from, in the same folder).
 
-    Args:
-        folder: the run folder.
-        report: the report of the run; read from the folder by default.
-
-    Raises:
-        ResumeError: the report of the run that is done is damaged.
-        OSError: a file cannot be moved or removed.
+    The report is read from the folder by default. Raises `ResumeError` if it is damaged, and `OSError`.
     """
     unfinished = folder / UNFINISHED
     try:

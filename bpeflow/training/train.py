@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from bpeflow.backends import choose_backend
 from bpeflow.config import EngineSettings, Settings, load_values
-from bpeflow.corpus.records import DocumentIterable, split_off_documents
+from bpeflow.corpus.sources import DocumentIterable, split_off_documents
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.progress import Observer, observer_for
-from bpeflow.run_dir.checkpoint import MergeCheckpoint, learning_fingerprint
 from bpeflow.run_dir.layout import (
     COUNTS_FILE,
     PAGE_FILE,
@@ -27,6 +26,7 @@ from bpeflow.run_dir.layout import (
     SEGMENTS,
     UNFINISHED,
     VOCAB_FILES,
+    same_folder,
     vocab_subfolder,
 )
 from bpeflow.run_dir.resume import (
@@ -36,12 +36,18 @@ from bpeflow.run_dir.resume import (
     make_run_settings,
     make_way,
     nothing_left,
-    same_folder,
 )
 from bpeflow.run_dir.run_dir import RunDir
-from bpeflow.run_dir.run_report import LearningReport, RunReport, TokenReport, start_report
-from bpeflow.training.initial import check_formats, resolve_initial, spec_of, split_off_tokenizer
+from bpeflow.run_dir.run_files import (
+    LearningReport,
+    MergeCheckpoint,
+    RunReport,
+    TokenReport,
+    learning_fingerprint,
+    start_report,
+)
 from bpeflow.training.learn import LearnedMerges, learn_with_settings
+from bpeflow.training.task import check_formats, resolve_initial, spec_of, split_off_tokenizer
 from bpeflow.vocab import Merge, Vocab
 
 if TYPE_CHECKING:
@@ -155,18 +161,11 @@ def train_from_counts(
     counted_in: Path | None = None,
     counts_path: str | None = None,
 ) -> TrainResult:
-    """Learn and write the vocabularies that `settings` ask for from existing counts.
+    """Learn and write the vocabularies that `settings` ask for from existing counts; raises as `train` does.
 
-    Args:
-        counts: the counts.
-        settings: the settings of the run.
-        observer: progress callbacks.
-        earlier: the report of the run that counted, whose description of the corpus is carried over.
-        counted_in: the folder of the counts. Those of an unfinished run in `out_dir` are published with the results.
-        counts_path: the counts as the report names them.
-
-    Raises:
-        Exception: as `train` does.
+    `counts_path` names the counts in the report, and `counted_in` is their folder: those of an unfinished run in
+    `out_dir` are published with the results. From the report of the run that counted, `earlier`, the description of the
+    corpus is carried over.
     """
     if not len(counts):
         raise ConfigError(f"{counts_path or 'the counts'}: no pre-tokens, so there is nothing to learn from")

@@ -5,10 +5,10 @@
 #include "bpeflow.h"
 #include "counter.hpp"
 #include "delimiters.hpp"
+#include "failure.hpp"
 #include "kernels.hpp"
 #include "shard.hpp"
 #include "sorting.hpp"
-#include "failure.hpp"
 #include "unicode_tables.hpp"
 
 #include <algorithm>

@@ -7,10 +7,10 @@
 // the result is the same for every number of threads.
 
 #include "bpeflow.h"
+#include "failure.hpp"
 #include "learner.h"
 #include "pace.hpp"
 #include "parallel.hpp"
-#include "failure.hpp"
 #include "task.h"
 
 #include <algorithm>

@@ -37,8 +37,7 @@ from bpeflow.backends.native_backend import NativeBackend, OmpBackend
 from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import CountOverflowError, NativeError, OutOfMemoryError
-from bpeflow.training.forecast import memory_needed
-from bpeflow.training.learn import learn_merges
+from bpeflow.training.learn import learn_merges, memory_needed
 from bpeflow.training.task import learning_task
 
 pytestmark = pytest.mark.threads

@@ -8,11 +8,11 @@ import pytest
 from available import skip_missing
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from bpeflow.corpus.documents import Delimiters
+from bpeflow.corpus.documents import Delimiters, DocumentStatistics
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.kway import kway_sum
 from bpeflow.counting.shards import PARTITIONS, Shard
-from bpeflow.counting.table import NativeTable, SharedTables, TablePart
+from bpeflow.counting.table import NativeTable, SharedTables
 from bpeflow.pretokenize.native import NATIVE_PATTERNS, native_instructions, why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer
 
@@ -79,19 +79,15 @@ def test_shard(benchmark: BenchmarkFixture, text: bytes) -> None:
 def test_sum_of_tables(benchmark: BenchmarkFixture, text: bytes) -> None:
     """The sum of two tables, which it uses up, in canonical order."""
 
-    def new() -> tuple[tuple[SharedTables, list[TablePart]], dict[str, int]]:
-        shared, parts = SharedTables(), []
+    def new() -> tuple[tuple[SharedTables], dict[str, int]]:
+        shared = SharedTables()
         for half in (text[: len(text) // 2], text[len(text) // 2 :]):
             table = NativeTable()
             table.count(half.decode("utf-8", "ignore").encode())
-            parts += shared.share(table, 1, 1)
-        return (shared, parts), {}
+            shared.add({1: table}, DocumentStatistics())
+        return (shared,), {}
 
-    def add_up(shared: SharedTables, parts: list[TablePart]) -> PretokenCounts:
-        shared.sum(parts)
-        return shared.join()
-
-    counts = benchmark.pedantic(add_up, setup=new, rounds=5).counts.tolist()
+    counts = benchmark.pedantic(SharedTables.join, setup=new, rounds=5).counts.tolist()
     assert counts == sorted(counts, reverse=True)
 
 

@@ -132,20 +132,6 @@ def test_tables_never_cut_a_figure(
     assert "…" not in " ".join(screen.lines)
 
 
-def test_errors_begin_in_colour_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    flags = ["--input", str(tmp_path / "none"), "--vocab_size", "3", "--set", "tie_break=x"]
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    with terminal(80, monkeypatch) as screen:
-        assert main(flags) == 2
-    one, two = screen.raw.splitlines()
-    assert one.startswith("\x1b[1;31merror:\x1b[0m vocab_size: ")
-    assert two.startswith("\x1b[1;31merror:\x1b[0m tie_break: ")
-    with terminal(80, monkeypatch) as screen:
-        monkeypatch.setenv("NO_COLOR", "1")
-        assert main(flags) == 2
-    assert screen.raw.startswith("error: vocab_size: ")
-
-
 # ---- what is said ----
 
 
@@ -177,12 +163,3 @@ def test_a_long_repeated_token_is_counted_out(tmp_path: Path, capsys: pytest.Cap
     corpus.write_text(" " * 4096, encoding="utf-8")
     assert main(["--input", str(corpus), "--vocab_size", "300", "--out_dir", str(tmp_path / "run")]) == 0
     assert re.search(r"the longest has [\d,]+ bytes: ' ' × \d+\n", capsys.readouterr().out)
-
-
-def test_the_summary_has_the_averages_of_a_monitored_run(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*arguments, "--do_monitor"]) == 0
-    shown = capsys.readouterr().out
-    assert re.search(r"^ +counter: \d+\.\d of 1 core, .*B/s$", shown, re.MULTILINE)
-    assert "(1 thread, no worker processes)" in shown, "monitoring does not change how a run runs"

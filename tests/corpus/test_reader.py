@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bpeflow.corpus.find import InputRules, find_inputs
-from bpeflow.corpus.reader import check_unchanged
+from bpeflow.corpus.sources import check_unchanged
 from bpeflow.errors import CorpusError
 
 

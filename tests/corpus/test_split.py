@@ -20,9 +20,10 @@ from bpeflow.corpus.documents import Chunk, DocumentStatistics
 from bpeflow.corpus.files import InputFile
 from bpeflow.corpus.find import InputRules, find_inputs
 from bpeflow.corpus.open_chunk import ChunkBuffer, open_chunk
+from bpeflow.corpus.reader import CorpusReader
 from bpeflow.corpus.split import plan_chunks
 from bpeflow.corpus.text_rules import TextRules
-from bpeflow.errors import ConfigError, CorpusError
+from bpeflow.errors import CorpusError
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer
 
@@ -101,7 +102,7 @@ def test_every_chunk_size_has_the_result_of_a_single_pass(
     expected = _count([piece.decode() for document in documents for piece in document], pretokenizer)
     with patch.object(split, "WINDOW_BYTES", window):
         for chunk_size in range(1, len(data) + 2):
-            plan = plan_chunks([plain_file(path, len(data))], chunk_size, rules(*delimiters, pattern, cut=cut))
+            plan = plan_chunks(plain_file(path, len(data)), chunk_size, rules(*delimiters, pattern, cut=cut))
             chunks = list(plan)
             _assert_covers(chunks, len(data))
             counts, statistics = _plan_and_count(chunks, rules(*delimiters, pattern))
@@ -128,7 +129,7 @@ def test_every_chunk_size_treats_invalid_utf8_alike(
     for chunk_size in range(1, len(data) + 2):
         file = plain_file(path, len(data))
         text_rules = rules(*delimiters, pattern, policy)
-        counts, statistics = _plan_and_count(list(plan_chunks([file], chunk_size, text_rules)), text_rules)
+        counts, statistics = _plan_and_count(list(plan_chunks(file, chunk_size, text_rules)), text_rules)
         assert counts == _count(texts, pretokenizer)
         assert statistics == DocumentStatistics(len(documents), len(documents) - len(kept), len(data))
 
@@ -153,7 +154,7 @@ def test_real_text_has_the_same_counts_in_any_chunks(path: Path, corpus: str, se
     documents = _oracle(data, separator, ["<|endoftext|>", " the"])
     expected = _count([piece.decode() for document in documents for piece in document], pretokenizer)
     for chunk_size in (777, 30_000):
-        chunks = list(plan_chunks([plain_file(path, len(data))], chunk_size, text_rules))
+        chunks = list(plan_chunks(plain_file(path, len(data)), chunk_size, text_rules))
         _assert_covers(chunks, len(data))
         counts, statistics = _plan_and_count(chunks, text_rules)
         assert counts == expected
@@ -164,7 +165,7 @@ def _pieces(
     path: Path, data: bytes, chunk_size: int, separator: str | None, pattern: str = "gpt2", cut: bool = True
 ) -> list[bytes]:
     path.write_bytes(data)
-    chunks = plan_chunks(find_inputs([path], InputRules()), chunk_size, rules(separator, pattern=pattern, cut=cut))
+    chunks = plan_chunks(plain_file(path, path.stat().st_size), chunk_size, rules(separator, pattern=pattern, cut=cut))
     return [bytes(ChunkBuffer().read(chunk)) for chunk in chunks]
 
 
@@ -240,26 +241,20 @@ def test_empty_files_have_no_chunks(path: Path) -> None:
 def test_files_follow_one_another_and_never_share_a_chunk(tmp_path: Path) -> None:
     for name, content in [("a", b"one"), ("b", b""), ("c", b"two|three")]:
         (tmp_path / name).write_bytes(content)
-    chunks = list(plan_chunks(find_inputs([tmp_path], InputRules()), 4, rules("|")))
+    chunks = list(CorpusReader(rules("|"), 4).read(find_inputs([tmp_path], InputRules())))
     a, c = str(tmp_path / "a"), str(tmp_path / "c")
     assert chunks == [Chunk(a, 0, 3, True), Chunk(c, 0, 4, False), Chunk(c, 4, 5, True)]
-
-
-@pytest.mark.parametrize("chunk_size", [0, -1])
-def test_a_chunk_size_below_one_is_an_error_before_anything_is_read(chunk_size: int) -> None:
-    with pytest.raises(ConfigError):
-        plan_chunks([], chunk_size, rules())
 
 
 def test_a_file_that_shrank_since_it_was_found_is_an_error(path: Path) -> None:
     path.write_bytes(b"12345")
     with pytest.raises(CorpusError, match="shrank from 6 to 5 bytes"):
-        list(plan_chunks([plain_file(path, 6)], 10, rules()))
+        list(plan_chunks(plain_file(path, 6), 10, rules()))
 
 
 def test_a_file_that_shrinks_while_it_is_planned_is_an_error(path: Path) -> None:
     path.write_bytes(b"a|" * 100_000)
-    plan = plan_chunks(find_inputs([path], InputRules()), 10, rules("|"))
+    plan = plan_chunks(plain_file(path, path.stat().st_size), 10, rules("|"))
     next(plan)
     path.write_bytes(b"a|")
     with pytest.raises(CorpusError, match="became shorter while it was read"):
@@ -268,12 +263,12 @@ def test_a_file_that_shrinks_while_it_is_planned_is_an_error(path: Path) -> None
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"cannot read .*gone"):
-        list(plan_chunks([plain_file(tmp_path / "gone", 6)], 10, rules()))
+        list(plan_chunks(plain_file(tmp_path / "gone", 6), 10, rules()))
 
 
 def test_bytes_appended_since_a_file_was_found_are_not_read(path: Path) -> None:
     path.write_bytes(b"a|b|c")
-    plan = plan_chunks([plain_file(path, 3)], 10, rules("|"))
+    plan = plan_chunks(plain_file(path, 3), 10, rules("|"))
     assert list(plan) == [Chunk(str(path), 0, 3, True)]
 
 
@@ -298,7 +293,7 @@ def sparse_file(tmp_path: Path) -> Iterator[InputFile]:
 def test_a_document_that_cannot_be_cut_is_planned_in_little_memory(sparse_file: InputFile) -> None:
     tracemalloc.start()
     try:
-        chunks = list(plan_chunks([sparse_file], 1000, rules("|", ["<s>"])))
+        chunks = list(plan_chunks(sparse_file, 1000, rules("|", ["<s>"])))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -7,6 +7,7 @@ from rules import rules
 
 from bpeflow.corpus.documents import Delimiters
 from bpeflow.corpus.split import WINDOW_BYTES, BoundaryFinder
+from bpeflow.corpus.text_rules import TextRules
 
 FAR = 1 << 20
 
@@ -24,7 +25,15 @@ class CountingFile(io.BytesIO):
 
 def _boundary(data: bytes, target: int, delimiters: Delimiters, *, cut: bool = False, reach: int = FAR) -> int:
     text_rules = replace(rules(cut=cut), delimiters=delimiters)
-    return BoundaryFinder(io.BytesIO(data), len(data), text_rules).next_boundary(target, reach)
+    return _finder(io.BytesIO(data), len(data), text_rules).next_boundary(target, reach)
+
+
+def _finder(file: io.BytesIO, size: int, text_rules: TextRules) -> BoundaryFinder:
+    def read_at(start: int, length: int) -> bytes:
+        file.seek(start)
+        return file.read(length)
+
+    return BoundaryFinder("file", read_at, lambda _: size, text_rules)
 
 
 def test_a_separator_in_the_middle_of_a_run_is_not_trusted() -> None:
@@ -106,7 +115,7 @@ def test_without_a_boundary_the_chunk_ends_with_the_file() -> None:
 def test_only_a_little_of_a_large_file_is_read() -> None:
     file = CountingFile(b"a document of some length<|endoftext|>\n" * 500_000)
     size = len(file.getvalue())
-    finder = BoundaryFinder(file, size, rules("<|endoftext|>"))
+    finder = _finder(file, size, rules("<|endoftext|>"))
     position, chunks = 0, 0
     while position < size:
         position = finder.next_boundary(position + 2_000_000, FAR)

@@ -42,7 +42,7 @@ def test_a_stream_has_the_same_chunks_as_the_file(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bpeflow.corpus.split.WINDOW_BYTES", window)
         patch.setattr("bpeflow.corpus.files._BLOCK_BYTES", 7)
-        planned = list(plan_chunks([plain_file(path, size)], chunk_size, text_rules))
+        planned = list(plan_chunks(plain_file(path, size), chunk_size, text_rules))
         cut = stream_chunks(path, chunk_size, text_rules, 1 << 20)
     assert [(c.path, c.offset, c.length, c.ends_file) for c in cut] == [
         (c.path, c.offset, c.length, c.ends_file) for c in planned
@@ -72,7 +72,7 @@ def test_text_that_cannot_be_divided_within_the_limit_is_an_error(tmp_path: Path
         stream_chunks(tmp_path / "file", 1000, rules("|"), 1_000_000)
     file = plain_file(tmp_path / "file", 5_000_002)
     with pytest.raises(CorpusError, match=r"file: .* from byte [\d,]+ on cannot be divided"):
-        list(plan_chunks([file], 1000, rules("|"), longest=1_000_000))
+        list(plan_chunks(file, 1000, rules("|"), longest=1_000_000))
     with (
         pytest.raises(CorpusError, match=r"line 1 has more than 1\.0 MB"),
         open_blocks(InputFile(file.name, None)) as blocks,

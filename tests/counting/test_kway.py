@@ -239,3 +239,11 @@ def test_an_unwritable_file_is_an_error_that_names_it(new_sum: NewSum, tmp_path:
     for path in (tmp_path / "not" / "there", tmp_path):
         with pytest.raises(ScratchError, match=f"cannot write counts to {path}: "):
             new_sum([shard], 8).write(path)
+
+
+def test_a_record_of_another_partition_is_not_lost(new_sum: NewSum) -> None:
+    """As damaged content could be. Native code does not look for it, so both add it up where it is."""
+    data = bytearray(record(b"a", 5))
+    partition = (partition_of(b"a") + 1) % PARTITIONS
+    shard = Shard(range(partition, partition + 1), (1,), (len(data),), data)
+    assert [*new_sum([shard], 64).write().items()] == [(b"a", 5)]

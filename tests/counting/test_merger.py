@@ -51,7 +51,7 @@ def test_any_number_of_shards_add_up_in_any_memory(
             assert [shard.partitions for shard in own] == [range(p, p + 1) for p in owned] * bool(tables)
             assert sum(shard.size for shard in own if shard.path is None) <= share // 8
             sums += own
-        assert reduce_shards(sums, memory)[0] == PretokenCounts.from_mapping(total(tables))
+        assert reduce_shards(sums, CountMerger(memory, scratch))[0] == PretokenCounts.from_mapping(total(tables))
         spilled = sum((shard.spilled for shard in sums), start=Spilled())
         files = list(scratch.folder.iterdir()) if scratch.folder.exists() else []
         assert spilled == Spilled(len(files), sum(path.stat().st_size for path in files))
@@ -62,7 +62,7 @@ def test_statistics_add_up(tmp_path: Path) -> None:
     one = replace(Shard.empty(), statistics=DocumentStatistics(documents=2, bytes=10))
     sums = list(CountMerger(AMPLE, Scratch(tmp_path / "scratch"))([Shard.pack([(b"b", 1), (b"c", 2)]), one, one]))
     assert len(sums) == PARTITIONS
-    counts, documents = reduce_shards(sums, AMPLE)
+    counts, documents = reduce_shards(sums, CountMerger(AMPLE, Scratch(tmp_path)))
     assert list(counts.items()) == [(b"c", 2), (b"b", 1)]
     assert documents == DocumentStatistics(documents=4, bytes=20)
     assert not (tmp_path / "scratch").exists()
@@ -107,5 +107,5 @@ def test_without_the_native_library_the_bytes_are_the_same(tmp_path: Path, monke
         sums = list(CountMerger(MemoryBudget(400, 400), scratch)(shards))
         assert all(shard.path is not None for shard in sums if len(shard))
         results.append([b"".join(shard.blocks()) for shard in sums])
-        assert reduce_shards(sums, AMPLE)[0] == PretokenCounts.from_mapping(total(tables))
+        assert reduce_shards(sums, CountMerger(AMPLE, scratch))[0] == PretokenCounts.from_mapping(total(tables))
     assert results[0] == results[1]

@@ -43,14 +43,14 @@ CHANGES = {
     "Parquet cut short": (
         "parquet",
         "truncate",
-        "bpeflow.corpus.parquet:read_rows",
+        "bpeflow.corpus.records:read_rows",
         1,
         "not Parquet, or damaged",
     ),
     "Parquet replaced": (
         "parquet",
         "replace",
-        "bpeflow.corpus.parquet:read_rows",
+        "bpeflow.corpus.records:read_rows",
         1,
         "not Parquet, or damaged",
     ),

@@ -16,8 +16,8 @@ from crash_run import Fault, Train, contents
     ("where", "call"),
     [
         ("bpeflow.flow.processes:subprocess.Popen", 1),
-        ("bpeflow.flow.forkserver:os.fork", 1),
-        ("bpeflow.flow.forkserver:os.fork", 3),
+        ("bpeflow.flow.processes:os.fork", 1),
+        ("bpeflow.flow.processes:os.fork", 3),
     ],
     ids=["no fork server", "no worker", "too few workers"],
 )
@@ -32,7 +32,7 @@ def test_a_system_without_further_processes(train: Train, where: str, call: int,
 
 
 def test_a_system_without_further_threads(train: Train, out: Path, earlier: Path) -> None:
-    run = train(Fault("bpeflow.flow.forkserver:threading.Thread.start", "no thread")).end()
+    run = train(Fault("bpeflow.flow.processes:threading.Thread.start", "no thread")).end()
     assert run.status == 1
     assert "can't start new thread" in run.err
     run.assert_clean()

@@ -32,7 +32,7 @@ def servers() -> list[psutil.Process]:
     found = []
     for child in psutil.Process().children():
         with suppress(psutil.Error):  # killed
-            found += [child] if "forkserver.serve" in " ".join(child.cmdline()) else []
+            found += [child] if "processes.serve" in " ".join(child.cmdline()) else []
     return found
 
 

@@ -4,7 +4,7 @@ import os
 import time
 
 from bpeflow.flow import QueueDepth, peak_memory
-from bpeflow.flow.meters import Activity, Meter, Meters
+from bpeflow.flow.shared import Activity, Meter, Meters
 
 
 def test_the_depth_of_a_queue_is_what_was_put_and_not_taken() -> None:

@@ -232,7 +232,7 @@ def test_errors_and_threads_do_without_the_machinery_of_processes() -> None:
     errors, pipeline = ({name for name in line.split() if "bpeflow.flow" in name} for line in output.splitlines())
     assert errors == {"bpeflow.flow", "bpeflow.flow.errors"}
     assert "bpeflow.flow.threads" in pipeline
-    assert not {f"bpeflow.flow.{name}" for name in ("processes", "forkserver", "monitor")} & pipeline
+    assert not {f"bpeflow.flow.{name}" for name in ("processes", "pipes", "monitor")} & pipeline
 
 
 def test_in_order_restores_the_order_of_results() -> None:

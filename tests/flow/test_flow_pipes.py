@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bpeflow.flow import Executor, Pipeline, QueueSpec, Source, Stage, WorkerDiedError
-from bpeflow.flow.descriptors import Credits, Descriptor, EndOfStreamError, pipe, write_all
-from bpeflow.flow.meters import Meters
-from bpeflow.flow.pipes import Channel, Packed
+from bpeflow.flow.pipes import Channel
+from bpeflow.flow.shared import Credits, Descriptor, EndOfStreamError, Meters, pipe, write_all
+from bpeflow.flow.stage import Packed
 
 EXECUTORS: list[Executor] = ["processes", "threads"]
 

@@ -16,9 +16,9 @@ import pytest
 from flow_checks import pids, wait_until
 
 from bpeflow.flow import Executor, Monitor, MonitorSample, Pipeline, WorkerDiedError, stall_watch
-from bpeflow.flow.meters import Activity, Meter
 from bpeflow.flow.monitor import Stall, find_bottleneck, find_stall
 from bpeflow.flow.pipeline import Snapshot
+from bpeflow.flow.shared import Activity, Meter
 
 STARTING, WORKING, ITEM, ROOM = Activity
 

@@ -20,7 +20,7 @@ from bpeflow.config import Settings, make_settings
 from bpeflow.formats.transformers import CHAT_TEMPLATES, DEFAULT_TOKENS
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.run_dir.resume import make_run_settings
-from bpeflow.run_dir.run_report import record_run
+from bpeflow.run_dir.run_files import record_run
 
 END, PAD, BOS = "<|endoftext|>", "<|pad|>", "<|begin_of_text|>"
 OTHERS = [*dict.fromkeys(token for named in CHAT_TEMPLATES.values() for token in named.special_tokens)]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bpeflow
-from bpeflow.look.run_data import (
+from bpeflow.look.charts import (
     bytes_per_token_curve,
     enough_size,
     expected_growth,
@@ -54,9 +54,7 @@ def test_growth_in_random_order() -> None:
 def test_heaps_law_is_found() -> None:
     sizes = [10.0**power for power in range(2, 9)]
     fit = fit_heaps((sizes, [3 * size**0.6 for size in sizes]))
-    assert fit is not None
-    assert (fit.factor, fit.exponent) == (pytest.approx(3), pytest.approx(0.6))
-    assert fit.distinct(10**4) == pytest.approx(3 * 10**2.4)
+    assert fit == (pytest.approx(3), pytest.approx(0.6))
     assert fit_heaps(([1.0, 2.0], [1.0, 2.0])) is None
 
 

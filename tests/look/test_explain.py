@@ -167,3 +167,7 @@ def test_arguments_are_those_of_encode(tokenizer: Tokenizer) -> None:
         tokenizer.explain("<a>", allowed_special=(), disallowed_special="all")
     with pytest.raises(InvalidTextError):
         tokenizer.explain("\udc80")
+
+
+def test_an_empty_text_has_a_summary() -> None:
+    assert Explanation("", (), ()).summary == "0 tokens in 0 pre-tokens: 0 characters, 0 bytes"

@@ -19,8 +19,7 @@ import pytest
 import bpeflow
 from bpeflow._util import extras
 from bpeflow.cli.main import main
-from bpeflow.look.page import packed_vocab
-from bpeflow.look.run_data import load_run
+from bpeflow.look.page import load_run, packed_vocab
 from bpeflow.training import train as training
 
 pytest.importorskip("matplotlib", reason="charts need matplotlib: pip install 'bpeflow[report]'")

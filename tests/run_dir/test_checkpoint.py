@@ -13,7 +13,7 @@ import bpeflow
 from bpeflow.backends.base import MergeBackend
 from bpeflow.cli.main import main
 from bpeflow.errors import ResumeError
-from bpeflow.run_dir import checkpoint as checkpoint
+from bpeflow.run_dir import run_files
 from bpeflow.run_dir.layout import CHECKPOINT_FILE
 from bpeflow.training import learn as merging
 
@@ -37,7 +37,7 @@ def stopped(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[dict[str, obj
     def train(settings: dict[str, object]) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(merging, "FIRST_STEP", 16)
-            patch.setattr(checkpoint, "INTERVAL", 0.0)
+            patch.setattr(run_files, "INTERVAL", 0.0)
             patch.setattr(merging.LearnedMerges, "__init__", None)
             with pytest.raises(TypeError):
                 bpeflow.train(settings)

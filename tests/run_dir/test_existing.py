@@ -182,3 +182,13 @@ def test_merge_does_not_replace_other_counts(corpus: Path, tmp_path: Path, capsy
     for flags in ([], ["--resume"]):
         assert merge(tmp_path / "one", "--out_dir", str(tmp_path / "other"), *flags) == 2
         assert "other holds finished counts" in capsys.readouterr().err
+
+
+def test_merge_with_overwrite_keeps_no_counts_that_it_did_not_learn_from(corpus: Path, tmp_path: Path) -> None:
+    train(corpus, tmp_path / "one", skip_merge=True)
+    corpus.write_text("other text", encoding="utf-8")
+    train(corpus, tmp_path / "other", vocab_size=257)
+    assert merge(tmp_path / "one", "--out_dir", str(tmp_path / "other"), "--overwrite") == 0
+    assert bpeflow.Tokenizer.load(tmp_path / "other").vocab_size == 262
+    assert not (tmp_path / "other" / "counts.npz").exists()
+    assert (tmp_path / "one" / "counts.npz").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import logging
 import os
@@ -11,19 +12,19 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bpeflow.errors import ConfigError, FolderInUseError
-from bpeflow.run_dir import lock
 from bpeflow.run_dir.layout import LOCK_FILE
-from bpeflow.run_dir.lock import RunLock
+from bpeflow.run_dir.run_dir import RunLock
 
 #: Takes the lock, prints that, and keeps it until it is killed.
 HOLDER = """
 import sys, time
 from pathlib import Path
-from bpeflow.run_dir.lock import RunLock
+from bpeflow.run_dir.run_dir import RunLock
 with RunLock(Path(sys.argv[1])) as lock:
     lock.sign(scratch="somewhere")
     print("locked", flush=True)
@@ -84,15 +85,15 @@ def test_a_lock_file_that_is_replaced_while_it_is_opened_is_noticed(
 ) -> None:
     """Its holder ends and removes it between opening and locking: a lock on the removed file would be worthless."""
     tries = []
-    flock = lock._lock
+    flock = fcntl.flock
 
-    def remove_first(descriptor: int, path: Path) -> None:
-        tries.append(descriptor)
+    def remove_first(file: Any, operation: int) -> None:
+        tries.append(file)
         if len(tries) < 3:
-            path.unlink()
-        flock(descriptor, path)
+            (tmp_path / LOCK_FILE).unlink()
+        flock(file, operation)
 
-    monkeypatch.setattr(lock, "_lock", remove_first)
+    monkeypatch.setattr(fcntl, "flock", remove_first)
     with RunLock(tmp_path), pytest.raises(FolderInUseError), RunLock(tmp_path):
         pass
     assert len(tries) == 4
@@ -110,8 +111,8 @@ def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
     script = """
 import os, sys, time
 from pathlib import Path
-from bpeflow.run_dir.lock import RunLock
-RunLock(Path(sys.argv[1])).__enter__()
+from bpeflow.run_dir.run_dir import RunLock
+lock = RunLock(Path(sys.argv[1])).__enter__()
 if not os.fork():
     print("the child has started", flush=True)
 time.sleep(60)
@@ -137,14 +138,10 @@ def test_without_locks_on_this_file_system_a_warning_says_so(
     def refuse(descriptor: int, operation: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(lock.fcntl, "flock", refuse)
+    monkeypatch.setattr(fcntl, "flock", refuse)
     with caplog.at_level(logging.WARNING), RunLock(tmp_path):
         pass
     assert "No locks available" in caplog.text
-    monkeypatch.setattr(lock, "fcntl", None)
-    with caplog.at_level(logging.WARNING), RunLock(tmp_path):
-        pass
-    assert "this platform has no file locks" in caplog.text
 
 
 def test_a_file_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:

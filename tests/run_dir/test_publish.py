@@ -20,7 +20,7 @@ from bpeflow.errors import ResumeError
 from bpeflow.formats import any_format as formats
 from bpeflow.run_dir import layout as layout
 from bpeflow.run_dir import run_dir as run_dir
-from bpeflow.run_dir.run_report import SCHEMA_VERSION
+from bpeflow.run_dir.run_files import SCHEMA_VERSION
 
 EARLIER = {"vocab_sizes": [270, 280], "output": {"formats": ["huggingface"]}}
 NEW = {"vocab_sizes": [280, 300], "overwrite": True}

@@ -11,7 +11,7 @@ import pytest
 from bpeflow._util.atomic import checksummed
 from bpeflow.config import Settings, make_settings
 from bpeflow.errors import FormatError
-from bpeflow.run_dir.run_report import SCHEMA_VERSION, RunReport, read_report, start_report
+from bpeflow.run_dir.run_files import SCHEMA_VERSION, RunReport, read_report, start_report
 
 
 @pytest.fixture
@@ -48,7 +48,8 @@ def test_a_report_that_was_changed_is_refused(report: RunReport, tmp_path: Path)
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"schema_version": 99}, "schema version 99, this bpeflow reads 1"),
+        ({"schema_version": 1}, "schema version 1, this bpeflow reads 2"),
+        ({"schema_version": 99}, "schema version 99, this bpeflow reads 2"),
         ({"schema_version": None}, "schema version None"),
         ({"settings": None}, "settings: Input should be a valid dictionary"),
         ({"seconds": "long"}, "seconds: "),

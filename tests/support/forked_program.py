@@ -127,7 +127,7 @@ if __name__ == "__main__":
         os._exit(0)
     from bpeflow import __main__ as program
 
-    for module in ("cli.decode", "cli.encode", "cli.main", "cli.train"):
+    for module in ("cli.encode", "cli.main", "cli.train"):
         importlib.import_module(f"bpeflow.{module}")
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         signal.signal(number, handler)  # ignored in the background and under nohup

@@ -18,7 +18,7 @@ from pathlib import Path
 import bpeflow
 from bpeflow.cli.merge import merge as merge_command
 from bpeflow.errors import AlreadyExistsError, ResumeError
-from bpeflow.run_dir import checkpoint
+from bpeflow.run_dir import run_files
 from bpeflow.run_dir.layout import DONE_FILE, REPORT_FILE, SETTINGS_FILE, UNFINISHED
 from bpeflow.training import learn
 
@@ -101,7 +101,7 @@ def warm_up(settings: dict[str, object]) -> None:
 
 def main() -> None:
     settings, choose = json.loads(sys.argv[1]), random.Random(int(sys.argv[2]))
-    checkpoint.INTERVAL = 0.0
+    run_files.INTERVAL = 0.0
     learn.FIRST_STEP = 8
     folder = Path(settings["out_dir"])
     warm_up({**settings, "out_dir": str(folder / "unbroken"), "segment_size": "1gb"})

@@ -26,9 +26,9 @@ import bpeflow
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.segments import SegmentCounts, SegmentRecord, count_segment
 from bpeflow.errors import ResumeError
-from bpeflow.run_dir import checkpoint
-from bpeflow.run_dir.checkpoint import MergeCheckpoint
+from bpeflow.run_dir import run_files
 from bpeflow.run_dir.layout import DONE_FILE
+from bpeflow.run_dir.run_files import MergeCheckpoint
 from bpeflow.training import learn
 
 #: The run folder, relative to the disk. Its parent folder is new, too.
@@ -174,7 +174,7 @@ def of_run(tree: Tree) -> Tree:
 def main() -> None:
     settings, earlier, most = json.loads(sys.argv[1]), json.loads(sys.argv[2]), int(sys.argv[3])
     choose = random.Random(int(sys.argv[4]))
-    checkpoint.INTERVAL = 0.0
+    run_files.INTERVAL = 0.0
     learn.FIRST_STEP = 32
     MemoryBudget.share = classmethod(lambda cls, *_: cls(*SHARES))  # type: ignore[method-assign, assignment]
     warm_up({"input": settings["input"], "vocab_size": 300, "backend": "python", "out_dir": "warm"})

@@ -14,12 +14,11 @@ from rich.console import Console
 from bpeflow.backends import BACKENDS
 from bpeflow.backends.base import MergeTask
 from bpeflow.backends.python_backend import PythonBackend, PythonSession
-from bpeflow.cli.compare import print_comparison
+from bpeflow.cli.compare import compare, contenders, print_comparison
 from bpeflow.cli.main import main
 from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import BackendsDifferError, BackendUnavailableError, ConfigError
-from bpeflow.training.compare import compare, contenders
 
 COUNTS = PretokenCounts.from_mapping({"low": 5, "lower": 2, "widest": 3, "newest": 6})
 HERE = [backend.name for backend in BACKENDS if backend.unavailable() is None]
@@ -77,7 +76,7 @@ def test_backends_with_one_thread_are_listed_once() -> None:
 
 def test_what_cannot_be_compared_is_refused(counts_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ConfigError, match="nothing to compare"):
-        contenders([], [1])
+        compare(COUNTS, settings(), contenders([], [1]), 1)
     with pytest.raises(BackendUnavailableError, match="fortran"):
         contenders(["python", "fortran"], [1])
     assert main(["compare", "--counts", str(counts_file)]) == 2

@@ -17,8 +17,8 @@ import bpeflow
 from bpeflow._util.text import format_size
 from bpeflow.backends.base import MergeBackend, MergeTask
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.training import forecast as forecasting
-from bpeflow.training.forecast import memory_needed, warn_of_need
+from bpeflow.training import learn as forecasting
+from bpeflow.training.learn import memory_needed, warn_of_need
 
 COUNTS = PretokenCounts.from_mapping({b"word %d" % number: 1 + number % 9 for number in range(1000)})
 WORDS, POSITIONS = len(COUNTS), len(COUNTS.data)

@@ -12,7 +12,7 @@ import bpeflow
 from bpeflow.cli.main import main
 from bpeflow.errors import ConfigError
 from bpeflow.pretokenize.normalizer import UNICODE_VERSION
-from bpeflow.run_dir.run_report import read_report
+from bpeflow.run_dir.run_files import read_report
 
 DOCUMENTS = ["Thé cafe\u0301 ﬁnd", "THE café ﬁne"] * 5
 NAMES = ("nfkc", "lowercase")

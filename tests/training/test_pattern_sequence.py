@@ -13,7 +13,7 @@ from peers import open_huggingface
 import bpeflow
 from bpeflow.cli.main import main
 from bpeflow.errors import AlreadyExistsError, CorpusError, ResumeError
-from bpeflow.run_dir.run_report import read_report
+from bpeflow.run_dir.run_files import read_report
 
 DOCUMENTS = ["low, lower12, lowest!", "low lower; 123 low"] * 5
 PATTERN = (r"\p{N}{1,2}", r" ?\p{L}+")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import bpeflow
 from bpeflow.cli.main import main
 from bpeflow.errors import ConfigError, CorpusError, ResumeError
-from bpeflow.run_dir.run_report import read_report
+from bpeflow.run_dir.run_files import read_report
 
 DOCUMENTS = ["low, lower, lowest!", "low lower; 12 low"] * 5
 WORDS = r"\p{L}+"

@@ -13,7 +13,7 @@ from bpeflow import PretokenCounts
 from bpeflow.cli.main import main
 from bpeflow.config.keywords import ThinRareKeywords
 from bpeflow.errors import ResumeError
-from bpeflow.run_dir import checkpoint
+from bpeflow.run_dir import run_files
 from bpeflow.training import learn as merging
 
 FLAGS = ["--thin_rare", "below=5,keep=0.1"]
@@ -88,7 +88,7 @@ def test_learning_resumes_with_the_same_value_only(
     unbroken = bpeflow.train({**settings, "out_dir": tmp_path / "unbroken"})
     with monkeypatch.context() as patch:
         patch.setattr(merging, "FIRST_STEP", 16)
-        patch.setattr(checkpoint, "INTERVAL", 0.0)
+        patch.setattr(run_files, "INTERVAL", 0.0)
         patch.setattr(merging.LearnedMerges, "__init__", None)
         with pytest.raises(TypeError):
             bpeflow.train(settings)

@@ -21,7 +21,7 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import BackendUnavailableError, ConfigError, CorpusError
 from bpeflow.formats import gpt2
 from bpeflow.progress import Observer
-from bpeflow.run_dir.run_report import read_report
+from bpeflow.run_dir.run_files import read_report
 from bpeflow.training.train import train, train_from_counts
 
 

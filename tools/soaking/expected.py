@@ -25,8 +25,7 @@ from bpeflow.config import Settings, make_settings
 from bpeflow.errors import BpeflowError
 from bpeflow.pretokenize.native import INSTRUCTIONS_VARIABLE
 from bpeflow.pretokenize.regex import load_pretokenizer
-from bpeflow.training.initial import resolve_initial
-from bpeflow.training.task import learning_task
+from bpeflow.training.task import learning_task, resolve_initial
 from soaking import from_tests
 from soaking.corpora import Corpus, Part
 

@@ -7,10 +7,10 @@ import sys
 
 
 def _checkpoint_often() -> None:
-    from bpeflow.run_dir import checkpoint
+    from bpeflow.run_dir import run_files
     from bpeflow.training import learn
 
-    checkpoint.INTERVAL = 0.0
+    run_files.INTERVAL = 0.0
     learn.FIRST_STEP = 8
 
 

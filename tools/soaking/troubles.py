@@ -126,7 +126,7 @@ def _is_helper(process: psutil.Process) -> bool:
         parent = process.parent()
     except psutil.Error:
         return False
-    return "forkserver" in command and (parent is None or "forkserver" not in " ".join(parent.cmdline()))
+    return "processes.serve" in command and (parent is None or "processes.serve" not in " ".join(parent.cmdline()))
 
 
 # ---- files ----

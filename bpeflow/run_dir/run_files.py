@@ -1,12 +1,20 @@
-"""The JSON files of a run: `RunReport` is the content of ``run.json``, `RecordedRun` of ``settings.json``."""
+"""The JSON files of a run, with checksums: ``run.json`` is a `RunReport`, ``settings.json`` a `RecordedRun`.
+
+``merges.partial`` is a `MergeCheckpoint`: the merges learned so far. An interrupted run replays them as initial merges,
+which gives the same result on the same counts as learning without interruption.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
+from time import monotonic
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -18,13 +26,25 @@ from bpeflow._util.machine import available_cores
 from bpeflow.backends.base import MergeStatistics
 from bpeflow.config import Settings
 from bpeflow.counting.counts import PretokenCounts
+from bpeflow.counting.fingerprint import setting_changes
 from bpeflow.counting.report import CorpusReport, CountingReport
 from bpeflow.counting.thinning import Thinned
 from bpeflow.errors import FormatError, ResumeError
-from bpeflow.run_dir.layout import REPORT_FILE, SETTINGS_FILE, UNFINISHED
+from bpeflow.formats.tokenizer_spec import TokenizerSpec, tokenizer_hash
+from bpeflow.run_dir.layout import CHECKPOINT_FILE, REPORT_FILE, SETTINGS_FILE, UNFINISHED
+from bpeflow.vocab import Merge
 
 #: The version of the records below; a report of another version is refused.
-SCHEMA_VERSION: Literal[1] = 1
+SCHEMA_VERSION: Literal[2] = 2
+
+#: Seconds between two checkpoints. Longer loses more work with an interrupted run; shorter spends more time writing,
+#: a few hundredths of a second each.
+INTERVAL = 30.0
+CHECKPOINT_VERSION = 1
+
+#: Settings that decide which merges are learned, besides the vocabulary sizes.
+_DECIDING = ("special_tokens", "tie_break", "min_frequency", "max_token_length", "thin_rare", "special_tokens_first")
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +115,7 @@ class RunReport:
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}  # for the records in it, too
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[2] = SCHEMA_VERSION
     bpeflow: str
     command: tuple[str, ...]
     settings: dict[str, Any]
@@ -178,17 +198,11 @@ def check_counts(report: RunReport | None, counts: PretokenCounts, path: Path) -
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """The record of a run.
+    """The record of a run."""
 
-    Attributes:
-        settings: its settings as JSON values.
-        started_in: the folder that its relative paths are relative to.
-        counts: the counts from elsewhere that it learns from, if it does.
-    """
-
-    settings: dict[str, Any]
-    started_in: str
-    counts: str | None = None
+    settings: dict[str, Any]  # as JSON values
+    started_in: str  # the folder that its relative paths are relative to
+    counts: str | None = None  # from elsewhere, if it learns from such
 
 
 def record_run(unfinished: Path, settings: Settings, counts: str | None = None) -> None:
@@ -206,3 +220,88 @@ def read_record(folder: Path) -> RecordedRun | None:
         return None
     except (OSError, ValueError, TypeError) as error:
         raise ResumeError(f"{path} is damaged ({error}): repeat the settings of the run to resume it") from None
+
+
+# ---- merges learned so far ----
+
+
+def learning_fingerprint(settings: Settings, base: TokenizerSpec | None) -> dict[str, Any]:
+    """Return what decides which merges are learned from given counts, as JSON values.
+
+    Of the tokenizer to extend, the content matters and not its place.
+    """
+    init_from = base and f"a tokenizer with {len(base.vocab):,} entries, SHA-256 {tokenizer_hash(base)}"
+    decided = settings.model_dump(mode="json", include=set(_DECIDING))
+    return {"sizes": list(settings.sizes), **decided, "init_from": init_from}
+
+
+class MergeCheckpoint:
+    """The checkpoint file of an unfinished run."""
+
+    def __init__(self, folder: Path, counts: PretokenCounts, fingerprint: dict[str, Any]) -> None:
+        self._path = folder / CHECKPOINT_FILE
+        self._counts = counts
+        self._settings = fingerprint
+        self._counts_digest = ""
+        self._next = monotonic() + INTERVAL
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time for the next checkpoint."""
+        return monotonic() >= self._next
+
+    def save(self, merges: Sequence[Merge]) -> None:
+        """Write the merges learned so far, initial merges included. A failure to write is only logged."""
+        body = {
+            "version": CHECKPOINT_VERSION,
+            "settings": self._settings,
+            "counts_sha256": self._digest_of_counts(),
+            "merges": [[left.hex(), right.hex()] for left, right in merges],
+        }
+        try:
+            write_json(self._path, body, indent=None)
+        except OSError as error:  # the run needs no disk space yet, and there may be some when it does
+            log.warning(
+                "%s cannot be written (%s): if the run is interrupted, learning will start over", self._path, error
+            )
+        self._next = monotonic() + INTERVAL
+
+    def load(self) -> tuple[Merge, ...]:
+        """Return the merges of the checkpoint, initial merges included; none without a checkpoint.
+
+        A damaged file is ignored with a warning, as learning again costs only time. Raises `ResumeError` if the merges
+        were learned from other counts, or with other settings.
+        """
+        try:
+            body = read_json(self._path)
+            if body["version"] != CHECKPOINT_VERSION:
+                raise ValueError
+            merges = tuple((bytes.fromhex(left), bytes.fromhex(right)) for left, right in body["merges"])
+        except FileNotFoundError:
+            return ()
+        except (ValueError, KeyError, TypeError):
+            log.warning("%s is damaged: learning starts over", self._path)
+            return ()
+        check_same_settings(body["settings"], self._settings, self._path)
+        if body["counts_sha256"] != self._digest_of_counts():
+            raise ResumeError(f"{self._path} was learned from other counts: start over with --restart")
+        return merges
+
+    def _digest_of_counts(self) -> str:
+        if not self._counts_digest:
+            digest = sha256()
+            for array in (self._counts.data, self._counts.offsets, self._counts.counts):
+                digest.update(array.data)
+            self._counts_digest = digest.hexdigest()
+        return self._counts_digest
+
+
+def check_same_settings(
+    before: Mapping[str, Any], now: Mapping[str, Any], where: Path, start_over: str = "--restart"
+) -> None:
+    """Raise `ResumeError` if merges were learned with other settings than they are now."""
+    if changes := setting_changes(before, now):
+        raise ResumeError(
+            f"{where} is of a run with other settings: {'; '.join(changes)}. Undo the change to resume it, learn again "
+            f"from its counts (bpeflow merge), or start over with {start_over} or in another out_dir"
+        )
