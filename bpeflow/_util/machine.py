@@ -1,4 +1,4 @@
-"""What the machine has for this process, cores and memory, and what to say when the memory runs out."""
+"""What is there for this process: cores, memory, optional libraries; and what to say when one is lacking."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from bpeflow.errors import OutOfMemoryError
+from bpeflow.errors import CorpusError, OutOfMemoryError
 
 
 def available_cores() -> int:
@@ -89,3 +91,21 @@ def is_memory_error(error: BaseException) -> bool:
 def explain(error: BaseException) -> str:
     """Return ``"out of memory"``, with the message of `error` if it has one."""
     return f"out of memory ({error})" if str(error) else "out of memory"
+
+
+def load_extra(module: str, extra: str, needed_by: str, error: type[Exception] = CorpusError) -> Any:
+    """Import an optional library.
+
+    Args:
+        module: the module to import.
+        extra: the extra of this package that installs it.
+        needed_by: what needs it, in the plural, for the message.
+        error: the exception to raise.
+
+    Raises:
+        CorpusError: or `error`: the library is not installed. The message names the extra.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as missing:
+        raise error(f"{needed_by} need {module}: pip install 'bpeflow[{extra}]' ({missing})") from missing

@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
 
-from bpeflow._util.extras import load_extra
+from bpeflow._util.machine import load_extra
 from bpeflow.backends import BACKENDS
 from bpeflow.cli.main import COMMANDS, load_command
 from bpeflow.cli.parser import Parser

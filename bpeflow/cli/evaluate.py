@@ -114,18 +114,17 @@ def _figures(report: EvaluationReport, for_size: int | None) -> list[_Figure]:
 
 def print_report(report: EvaluationReport, console: Console, for_size: int | None = None) -> None:
     """Print the figures, what they mean, and the longest tokens."""
-    several = len(report.tokenizers) > 1  # a row is then a tokenizer, below the name of a corpus; else it is a corpus
+    several = len(report.tokenizers) > 1
     figures = _figures(report, for_size)
-    lines: list[list[str | Text]] = []
+    lines: list[list[str]] = []
     for corpus, group in groupby(report, lambda row: "all together" if row.corpus is None else one_line(row.corpus)):
         rows = list(group)
-        if several:
-            lines.append([Text(corpus, "italic"), *("" for _ in figures)])
         for row in rows:
-            name = one_line(row.tokenizer) if several else corpus
-            lines.append([name, *(figure.cell(row, rows) for figure in figures)])
-    headings = ["tokenizer" if several else "corpus", *(figure.heading for figure in figures)]
-    print_table(console, headings, lines)
+            names = [corpus, one_line(row.tokenizer)] if several else [corpus]
+            lines.append([*names, *(figure.cell(row, rows) for figure in figures)])
+    headings = ["corpus", "tokenizer"] if several else ["corpus"]
+    sides = "l" * len(headings) + "r" * len(figures)
+    print_table(console, [*headings, *(figure.heading for figure in figures)], lines, sides)
     if report.baseline is not None:
         example = f"1.14 times the bytes per token of {one_line(report.baseline)}"
         console.print(Text(f"ratio: × 1.14 means {example}; more is better", "dim"))

@@ -107,7 +107,10 @@ def _nearest(model: type[BaseModel], key: str) -> str:
     known = {name.rpartition(".")[2]: name for name in reversed(names)} | {name: name for name in (*_SECTIONS, *names)}
     close = close_matches(_without_indices(key), known)
     if close and known[close[0]] != key:
-        return f" (did you mean {known[close[0]]}?)"
+        section, name = key.rpartition(".")[0], known[close[0]]
+        if section and name.startswith(prefix := _without_indices(f"{section}.")):
+            name = f"{section}.{name.removeprefix(prefix)}"  # with its index
+        return f" (did you mean {name}?)"
     return " (`bpeflow config` lists all settings)"
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import PurePath
 from typing import NamedTuple, Protocol
 
-from bpeflow._util.extras import load_extra
+from bpeflow._util.machine import load_extra
 from bpeflow.errors import CorpusError
 
 #: Bytes at the start of a file that `detect_compression` needs.

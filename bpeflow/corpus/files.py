@@ -9,17 +9,16 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from io import BufferedReader
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Literal, Protocol
 
-from bpeflow._util.extras import load_extra
-from bpeflow._util.machine import is_memory_error
+from bpeflow._util.machine import is_memory_error, load_extra
 from bpeflow.corpus.compression import MAGIC_BYTES, Compression, decompress, detect_compression
 from bpeflow.errors import CorpusError
 from bpeflow.flow import wait_readable
@@ -72,6 +71,7 @@ class InputFile:
         end: byte at which a part of plain text ends, also a boundary; None for the end of the file.
         row_groups: for Parquet, the row groups to read; None for all.
         row_group_bytes: the bytes of the file that the row groups take, approximately.
+        documents: the documents of an iterable that stands for a file.
     """
 
     name: str
@@ -87,6 +87,7 @@ class InputFile:
     end: int | None = None
     row_groups: tuple[int, ...] | None = None
     row_group_bytes: int = 0
+    documents: Iterable[Any] | None = field(default=None, repr=False, compare=False)
 
     @property
     def files(self) -> tuple[InputFile, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import re
@@ -13,7 +14,7 @@ from operator import itemgetter
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
-from bpeflow._util.extras import load_extra
+from bpeflow._util.machine import load_extra
 from bpeflow._util.text import InvalidUtf8Policy, short_repr
 from bpeflow.corpus.compression import without_compression_suffix
 from bpeflow.corpus.files import (
@@ -38,8 +39,8 @@ _ORDER: tuple[Location, ...] = ("file", "stdin", "url")
 #: What an input expands to: the index of its location in `_ORDER`, its path, URL or ``-``, and its size if known.
 _Found = tuple[int, Any, int | None]
 
-#: The most bytes of a file's name, on all common file systems, and of an input.
-_LONGEST_NAME, _LONGEST_INPUT = 255, 4000
+#: The most characters of a URL.
+_LONGEST_URL = 4000
 
 #: The remedy for text in place of a path.
 _TEXT_REMEDY = "give the name of a file, or in Python an iterable of documents, such as iter([text, ...])"
@@ -152,12 +153,14 @@ def _listed(entry: str | Path) -> Iterator[str]:
 
 def _check_is_path(text: str) -> None:
     """Raise `CorpusError` for text in place of a path or URL: with several lines, or too long, and nothing's name."""
-    if os.path.lexists(text):
-        return
-    longest = max(len(name.encode(errors="surrogatepass")) for name in text.split("/"))
-    too_long = len(text) > _LONGEST_INPUT or (longest > _LONGEST_NAME and not _URL.match(text))
-    if too_long or "\n" in text or "\0" in text:
-        raise CorpusError(f"the input {short_repr(text)} looks like text, not like a path: {_TEXT_REMEDY}")
+    try:
+        os.lstat(text)
+    except (OSError, ValueError) as error:
+        unusable = not isinstance(error, OSError) or error.errno == errno.ENAMETOOLONG
+        if "\n" in text or (unusable and not (_URL.match(text) and len(text) < _LONGEST_URL)):
+            raise CorpusError(
+                f"the input {short_repr(text)} looks like text, not like a path: {_TEXT_REMEDY}"
+            ) from None
 
 
 def _expand_input(entry: str) -> list[_Found]:

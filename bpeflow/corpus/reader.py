@@ -15,7 +15,7 @@ from typing import Any
 from bpeflow.corpus.checks import FirstLook
 from bpeflow.corpus.documents import Chunk, StreamChunk
 from bpeflow.corpus.files import Blocks, InputFile, SampledFiles, open_blocks, records
-from bpeflow.corpus.sources import CorpusEntry, DocumentIterable
+from bpeflow.corpus.sources import CorpusEntry
 from bpeflow.corpus.split import cut_text, plan_chunks
 from bpeflow.corpus.text_rules import TextRules
 
@@ -81,9 +81,11 @@ class CorpusReader:
         return plan_chunks(file, self.chunk_size, self.rules, self.longest or sys.maxsize)
 
     def _streamed(self, entry: CorpusEntry) -> Iterator[StreamChunk]:
-        if isinstance(entry, DocumentIterable):
-            return self._gathered(records().iterable_texts(entry.documents, self.rules), entry.files[0])
-        return self._sampled(entry.files) if isinstance(entry, SampledFiles) else self._chunks(entry)
+        if isinstance(entry, SampledFiles):
+            return self._sampled(entry.files)
+        if entry.documents is not None:
+            return self._gathered(records().iterable_texts(entry.documents, self.rules), entry)
+        return self._chunks(entry)
 
     def _gathered(self, texts: Iterable[Any], file: InputFile) -> Iterator[StreamChunk]:
         yield from records().record_chunks(texts, file, self.chunk_size, self.rules)

@@ -14,7 +14,7 @@ from itertools import pairwise
 from os import PathLike
 from typing import Any
 
-from bpeflow._util.extras import load_extra
+from bpeflow._util.machine import load_extra
 from bpeflow._util.text import InvalidUtf8Policy, format_size, short_repr
 from bpeflow.corpus.compression import MAGIC_BYTES, detect_compression
 from bpeflow.corpus.documents import NOTHING, RECORD_END, DocumentStatistics, StreamChunk

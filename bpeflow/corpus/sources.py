@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from bpeflow._util.text import format_size, short_repr
 from bpeflow.corpus.files import InputFile, SampledFiles
@@ -24,45 +24,8 @@ log = logging.getLogger(__name__)
 DOCUMENTS = "<documents>"
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentIterable:
-    """An iterable of documents. It is read once, in the calling process.
-
-    Attributes:
-        documents: the documents: each a `str`, `bytes` of UTF-8, or a mapping with the text in a field, such as the
-            rows of a HuggingFace dataset.
-    """
-
-    documents: Iterable[str | bytes | Mapping[str, Any]]
-    plain: ClassVar[bool] = False
-
-    @property
-    def files(self) -> tuple[InputFile, ...]:
-        """What stands for it where an entry of a corpus has files."""
-        return (InputFile(DOCUMENTS, None, "jsonl", "iterable"),)
-
-    @property
-    def source(self) -> int:
-        """Number of the source."""
-        return 0
-
-    @property
-    def weight(self) -> int:
-        """Bytes of input files that it covers: none."""
-        return 0
-
-    @property
-    def main_process_only(self) -> bool:
-        """Whether only the calling process can read it."""
-        return True
-
-    def absolute(self) -> DocumentIterable:
-        """Return it, which has no path."""
-        return self
-
-
 #: What a corpus consists of.
-CorpusEntry = InputFile | SampledFiles | DocumentIterable
+CorpusEntry = InputFile | SampledFiles
 
 
 @dataclass(frozen=True)
@@ -105,12 +68,13 @@ class Corpus:
         return [counts[number] for number in range(len(self.sources))]
 
 
-def find_corpus(settings: CorpusSettings, documents: DocumentIterable | None = None, in_order: bool = False) -> Corpus:
+def find_corpus(settings: CorpusSettings, documents: Iterable[Any] | None = None, in_order: bool = False) -> Corpus:
     """Find the files of all sources.
 
     Args:
         settings: the settings that name the sources.
-        documents: an iterable of documents that is the corpus instead.
+        documents: the documents that are the corpus instead, each a `str`, `bytes` of UTF-8, or a mapping with the text
+            in a field, such as the rows of a HuggingFace dataset. They are read once, in the calling process.
         in_order: whether the files of a source stay in the order in which they are named; by default they are sorted.
 
     Raises:
@@ -119,7 +83,8 @@ def find_corpus(settings: CorpusSettings, documents: DocumentIterable | None = N
     """
     if documents is not None:
         fields = _split_path(settings.text_field)
-        return Corpus([Source(text_field=fields, bad_records=settings.bad_records)], [documents])
+        entry = InputFile(DOCUMENTS, None, location="iterable", documents=documents)
+        return Corpus([Source(text_field=fields, bad_records=settings.bad_records)], [entry])
     sources: list[Source] = []
     entries: list[CorpusEntry] = []
     for number, source in enumerate(settings.all_sources):
@@ -214,7 +179,7 @@ def check_unchanged(entries: Iterable[CorpusEntry], remedy: str, may_grow: bool 
 # ---- iterables ----
 
 
-def split_off_documents(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], DocumentIterable | None]:
+def split_off_documents(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], Iterable[Any] | None]:
     """Split settings from the iterable of documents that their `input` may be.
 
     Returns the settings, and the iterable or None. Raises `InputTypeError` as `check_iterable` does.
@@ -222,7 +187,7 @@ def split_off_documents(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], D
     check_iterable(values.get("input"))
     if not _is_documents(values.get("input"), values.get("text_field", "text")):
         return values, None
-    return {**values, "input": DOCUMENTS}, DocumentIterable(values["input"])
+    return {**values, "input": DOCUMENTS}, values["input"]
 
 
 def check_iterable(value: object) -> None:

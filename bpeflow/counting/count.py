@@ -16,7 +16,7 @@ from bpeflow._util.machine import available_cores, explain_memory_error
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus.checks import FirstLook, report_unmatched, warn_of_empty_sources, why_nothing
 from bpeflow.corpus.documents import DocumentStatistics
-from bpeflow.corpus.sources import Corpus, DocumentIterable, check_unchanged, find_corpus, split_off_documents
+from bpeflow.corpus.sources import Corpus, check_unchanged, find_corpus, split_off_documents
 from bpeflow.corpus.split import find_boundary
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.budget import MemoryBudget, default_limit
@@ -109,7 +109,7 @@ class CorpusCounter:
         self,
         settings: CountSettings,
         segments_folder: Path | None = None,
-        documents: DocumentIterable | None = None,
+        documents: Iterable[Any] | None = None,
         scratch_in: Path | None = None,
         learns: bool = True,
     ) -> None:

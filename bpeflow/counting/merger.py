@@ -1,19 +1,39 @@
-"""The merger stage: adds up the counts of the partitions that it owns. And the reducer, which joins all partitions."""
+"""Adding up: the merger stage, the reducer, which joins all partitions, and the k-way sum of both.
+
+The k-way sum reads the same partition of several shards as streams, so it takes little memory, and any number of shards
+can be read at the same time. `PythonSum` is the reference implementation in plain Python, which tests compare with the
+native one (source: ``ext/count/kway.hpp``, tens of millions of records a second).
+"""
 
 from __future__ import annotations
 
+import heapq
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from ctypes import byref, c_uint64
 from dataclasses import dataclass, replace
+from itertools import chain
+from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bpeflow._util import native
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.budget import MemoryBudget
-from bpeflow.counting.kway import kway_sum
-from bpeflow.counting.shards import Scratch, Shard, Spilled
+from bpeflow.counting.shards import MAX_COUNT, Scratch, Shard, Spilled, address, cannot_read, cannot_write
 from bpeflow.counting.table import SharedTables
+from bpeflow.errors import CountOverflowError, FormatError, NativeUnavailableError
 
 if TYPE_CHECKING:
     from bpeflow.counting.counts import PretokenCounts  # numpy, which workers do without
+
+#: Records placed per native call, which takes about 50 ms. Python handles Ctrl-C between two calls: with more records
+#: it is handled later, with fewer the overhead of the calls adds up.
+_STEP = 1_000_000
+
+#: The index that `bpeflow_kway_failed` returns for the output file.
+_OUTPUT_FILE = 2**64 - 1
 
 
 @dataclass(frozen=True)
@@ -77,3 +97,120 @@ def reduce_shards(
     parts = [shard.select(range(number, number + 1)) for shard in sums for number in shard.partitions]
     counts = kway_sum([part for part in parts if len(part)], merger.memory.buffer_size(len(parts))).counts()
     return counts, documents
+
+
+class PythonSum:
+    """The reference implementation, on the standard library's `heapq`."""
+
+    def __init__(self, shards: Sequence[Shard], buffer_size: int = 0) -> None:  # noqa: ARG002
+        self._shards = shards
+
+    def write(self, path: Path | None = None) -> Shard:
+        """Return the sum of the shards, in memory or in a new file at `path`."""
+        return Shard.pack(_summed(self._shards), path, self._shards[0].partitions)
+
+    def counts(self) -> PretokenCounts:
+        """Return the counts in shards that have no pre-token in common."""
+        from bpeflow.counting.counts import PretokenCounts
+
+        return PretokenCounts.from_items(chain.from_iterable(map(_checked, self._shards)))
+
+
+def _summed(shards: Sequence[Shard]) -> Iterator[tuple[bytes, int]]:
+    last, total = b"", 0
+    for token, count in heapq.merge(*map(_checked, shards), key=itemgetter(0)):
+        if token != last and last:
+            yield last, total
+            total = 0
+        last, total = token, total + count
+        if total > MAX_COUNT:
+            raise CountOverflowError(f"the count of pre-token {token!r} is {total}, which does not fit 64 bits")
+    if last:
+        yield last, total
+
+
+def _checked(shard: Shard) -> Iterator[tuple[bytes, int]]:
+    """Yield the records of a partition. Raises the shard's error if they are out of order."""
+    last = b""
+    for token, count in shard.items():
+        if token < last:
+            raise shard.damaged()
+        yield token, count
+        last = token
+
+
+class NativeSum:
+    """The native implementation."""
+
+    def __init__(self, shards: Sequence[Shard], buffer_size: int) -> None:
+        """Raises `NativeUnavailableError` without the native library."""
+        self._library = native.load_library("count")
+        self._shards = shards
+        natives = (native.Shard * len(self._shards))(*map(_as_native, self._shards))
+        self._handle = native.Handle(self._library, "kway", natives, len(natives), buffer_size)
+
+    def write(self, path: Path | None = None) -> Shard:
+        """Return the sum of the shards, in memory or in a new file at `path`."""
+        data = bytearray(0 if path else sum(shard.size for shard in self._shards))
+        target = (None, os.fsencode(path)) if path else (address(data), None)
+        tokens, size = c_uint64(), c_uint64()
+        with self._file_errors(path):
+            self._library.bpeflow_kway_write(self._handle, *target, byref(tokens), byref(size))
+        partitions = self._shards[0].partitions
+        if path:
+            return Shard.in_file(partitions, [tokens.value], [size.value], path)
+        del data[size.value :]
+        return Shard(partitions, (tokens.value,), (size.value,), data)
+
+    def counts(self) -> PretokenCounts:
+        """Return the counts in shards that have no pre-token in common."""
+        import numpy as np  # late, as workers do not need it and start in half the time without
+
+        from bpeflow.counting.counts import PretokenCounts
+
+        tokens, size, left = c_uint64(), c_uint64(), c_uint64(1)
+        with self._file_errors():
+            self._library.bpeflow_kway_size(self._handle, byref(tokens), byref(size))
+            data, counts = np.empty(size.value, dtype=np.uint8), np.empty(tokens.value, dtype=np.int64)
+            offsets = np.zeros(tokens.value + 1, dtype=np.int64)
+            columns = [array.ctypes.data for array in (data, offsets, counts)]
+            while tokens.value and left.value:
+                self._library.bpeflow_kway_place(self._handle, _STEP, *columns, byref(left))
+        return PretokenCounts(data, offsets, counts)
+
+    @contextmanager
+    def _file_errors(self, output: Path | None = None) -> Iterator[None]:
+        """Turn errors in the block into errors that name the file which caused them."""
+        try:
+            yield
+        except (OSError, FormatError) as error:
+            index = self._library.bpeflow_kway_failed(self._handle)
+            if index == _OUTPUT_FILE:
+                if output is None or isinstance(error, FormatError):
+                    raise
+                raise cannot_write(output, error) from error
+            if isinstance(error, FormatError):
+                raise self._shards[index].damaged() from None
+            raise cannot_read(self._shards[index].path or Path(), error) from error
+
+
+def _as_native(shard: Shard) -> native.Shard:
+    if shard.data is not None:
+        return native.Shard(address(shard.data), None, len(shard), shard.size, 0, 0)
+    return native.Shard(None, os.fsencode(shard.path or ""), len(shard), shard.size, shard.offset, shard.file_size)
+
+
+def kway_sum(shards: Sequence[Shard], buffer_size: int) -> NativeSum | PythonSum:
+    """Return the sum of shards: the native one if available, else the Python one.
+
+    Its methods raise `CountOverflowError` if a sum does not fit 64 bits, and `ScratchError` if a file cannot be read or
+    written, or is damaged.
+
+    Args:
+        shards: for `write` the same partition of each, which have records; for `counts` each partition once.
+        buffer_size: bytes that the native sum reads of a file at a time.
+    """
+    try:
+        return NativeSum(shards, buffer_size)
+    except NativeUnavailableError:
+        return PythonSum(shards)

@@ -8,6 +8,7 @@ folder.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import shutil
@@ -288,6 +289,11 @@ class Shard:
             f"the counts in {self.path} have been damaged or truncated since they were written: check whether the disk "
             "is faulty, or whether another program writes to the scratch folder"
         )
+
+
+def address(data: bytearray | memoryview) -> int:
+    """Return the address of the first byte, which is valid while the caller keeps `data` alive."""
+    return ctypes.addressof((ctypes.c_char * len(data)).from_buffer(data))
 
 
 def owned_partitions(mergers: int) -> list[range]:

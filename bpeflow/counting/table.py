@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 from bpeflow._util import native
 from bpeflow._util.native import Handle, load_library
 from bpeflow.corpus.documents import Delimiters, DocumentStatistics
-from bpeflow.counting.kway import address
-from bpeflow.counting.shards import PARTITIONS, RECORD, Shard, explain_write_error
+from bpeflow.counting.shards import PARTITIONS, RECORD, Shard, address, explain_write_error
 from bpeflow.pretokenize.native import NATIVE_PATTERNS, chosen_instructions
 from bpeflow.pretokenize.regex import Pretokenizer
 

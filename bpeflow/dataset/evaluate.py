@@ -21,7 +21,7 @@ from bpeflow.corpus.documents import Chunk, Delimiters
 from bpeflow.corpus.files import STDIN, standard_input
 from bpeflow.corpus.open_chunk import ChunkBuffer, open_chunk
 from bpeflow.corpus.reader import CorpusReader
-from bpeflow.corpus.sources import DOCUMENTS, DocumentIterable, split_off_documents
+from bpeflow.corpus.sources import DOCUMENTS, split_off_documents
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
@@ -94,7 +94,7 @@ def evaluate(
     loaded, base = _load(tokenizers, baseline)
     values, documents = split_off_documents({"input": inputs, **options})
     if documents is not None:
-        documents = DocumentIterable(list(documents.documents))
+        documents = list(documents)
     with ExitStack() as copies, observer_for(progress, observer) as watching:
         sources = _sources(values) if documents is None else (SourceSettings(name=UNNAMED_SOURCE, paths=(DOCUMENTS,)),)
         rest = {key: value for key, value in values.items() if key not in ("input", "sources")}
@@ -192,7 +192,7 @@ class _Measure(NamedTuple):
 def _counters(
     source: SourceSettings,
     options: Mapping[str, Any],
-    documents: DocumentIterable | None,
+    documents: Iterable[Any] | None,
     tokenizers: Mapping[str, Tokenizer],
 ) -> dict[str, CorpusCounter]:
     """Return what counts a corpus as each tokenizer splits it; the same for those that split it alike."""

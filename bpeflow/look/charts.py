@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow._util.extras import load_extra
+from bpeflow._util.machine import load_extra
 from bpeflow.errors import ConfigError
 from bpeflow.look.usage import tokens_of_prefixes
 from bpeflow.run_dir.run_files import RunReport

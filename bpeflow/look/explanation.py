@@ -315,9 +315,6 @@ def _rank(merge: Step | Missed) -> str:
     return f"rank {merge.rank:,}" + (f", count {merge.count:,}" if merge.count is not None else "")
 
 
-# ---- explaining ----
-
-
 class _Merged(NamedTuple):
     """A pre-token or special token after merging: the ids and bytes of its tokens, the steps, the borders in it."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from bpeflow.backends import choose_backend
 from bpeflow.config import EngineSettings, Settings, load_values
-from bpeflow.corpus.sources import DocumentIterable, split_off_documents
+from bpeflow.corpus.sources import split_off_documents
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
@@ -142,7 +142,7 @@ def train(
     >>> train({"input": iter(["low low low", "lower"]), "vocab_size": 258}).vocab
     Vocab(258 tokens, 1 merges, special tokens: <|endoftext|>)
     """
-    documents: DocumentIterable | None = None
+    documents: Iterable[Any] | None = None
     base: TokenizerSpec | None = None
     if isinstance(config, Mapping):
         config, documents = split_off_documents(config)
@@ -225,7 +225,7 @@ class _Training:
         self._observer = observer
         self._fingerprint = learning_fingerprint(self._settings, self._base)
 
-    def of_corpus(self, documents: DocumentIterable | None) -> TrainResult:
+    def of_corpus(self, documents: Iterable[Any] | None) -> TrainResult:
         """Count the corpus, unless an earlier run has counted it, and learn."""
         settings = self._settings
         segments = settings.out_dir and settings.out_dir / UNFINISHED / SEGMENTS

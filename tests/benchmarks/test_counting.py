@@ -10,7 +10,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from bpeflow.corpus.documents import Delimiters, DocumentStatistics
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.counting.kway import kway_sum
+from bpeflow.counting.merger import kway_sum
 from bpeflow.counting.shards import PARTITIONS, Shard
 from bpeflow.counting.table import NativeTable, SharedTables
 from bpeflow.pretokenize.native import NATIVE_PATTERNS, native_instructions, why_regex

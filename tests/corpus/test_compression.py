@@ -133,6 +133,6 @@ def test_the_error_for_a_missing_library_names_its_extra(monkeypatch: pytest.Mon
     def missing(module: str) -> None:
         raise ModuleNotFoundError(f"No module named {module!r}")
 
-    monkeypatch.setattr("bpeflow._util.extras.import_module", missing)
+    monkeypatch.setattr("bpeflow._util.machine.import_module", missing)
     with pytest.raises(CorpusError, match=r"need [a-z]+\.zstd: pip install 'bpeflow\[zstd\]'"):
         list(decompress(iter([b"\x28\xb5\x2f\xfd"]), compression.COMPRESSIONS[3], "file.zst"))

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.counting.kway import NativeSum, PythonSum
+from bpeflow.counting.merger import NativeSum, PythonSum
 from bpeflow.counting.shards import PARTITIONS, RECORD, Shard, partition_of
 from bpeflow.errors import CountOverflowError, FormatError, ScratchError
 from bpeflow.pretokenize.native import why_regex
@@ -101,7 +101,7 @@ def test_partitions_become_counts_in_canonical_order(
 
 
 def test_large_counts_are_sorted_like_small_ones(new_sum: NewSum, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bpeflow.counting.kway._STEP", 1000)
+    monkeypatch.setattr("bpeflow.counting.merger._STEP", 1000)
     seed = random.randrange(2**32)
     print("seed", seed)  # noqa: T201
     choose = random.Random(seed)

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bpeflow.corpus.documents import DocumentStatistics
-from bpeflow.counting import kway
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.counting.merger import CountMerger, reduce_shards
+from bpeflow.counting.merger import CountMerger, PythonSum, kway_sum, reduce_shards
 from bpeflow.counting.shards import PARTITIONS, Scratch, Shard, Spilled, owned_partitions
 from bpeflow.errors import CountOverflowError, NativeUnavailableError
 
@@ -101,8 +100,8 @@ def test_without_the_native_library_the_bytes_are_the_same(tmp_path: Path, monke
             def unavailable(*_: object) -> None:
                 raise NativeUnavailableError("not here")
 
-            monkeypatch.setattr("bpeflow.counting.kway.NativeSum", unavailable)
-            assert isinstance(kway.kway_sum([], 1), kway.PythonSum)
+            monkeypatch.setattr("bpeflow.counting.merger.NativeSum", unavailable)
+            assert isinstance(kway_sum([], 1), PythonSum)
         shards = [Shard.pack(table.items(), scratch.new_path("counter")) for table in tables]
         sums = list(CountMerger(MemoryBudget(400, 400), scratch)(shards))
         assert all(shard.path is not None for shard in sums if len(shard))

@@ -48,7 +48,7 @@ text = " ".join(f"w{number:x}" for number in range(300_000)).encode()
 fails_until_there_is_enough(lambda: NativeTable().count(text))
 """,
     "k-way sum": """
-from bpeflow.counting.kway import NativeSum
+from bpeflow.counting.merger import NativeSum
 from bpeflow.counting.shards import Shard
 folder = tempfile.TemporaryDirectory()
 shard = Shard.pack([(b"%08x" % number, 1) for number in range(300_000)], Path(folder.name) / "shard")

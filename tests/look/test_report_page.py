@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import bpeflow
-from bpeflow._util import extras
+from bpeflow._util import machine
 from bpeflow.cli.main import main
 from bpeflow.look.page import load_run, packed_vocab
 from bpeflow.training import train as training
@@ -144,7 +144,7 @@ def test_without_matplotlib_a_run_succeeds_with_a_warning(
     def missing(module: str) -> object:
         raise ModuleNotFoundError(f"No module named {module!r}")
 
-    monkeypatch.setattr(extras, "import_module", missing)
+    monkeypatch.setattr(machine, "import_module", missing)
     with caplog.at_level(logging.WARNING):
         names = train(corpus, tmp_path / "run", output={"report": True})
     assert "run.json" in names and "report.html" not in names

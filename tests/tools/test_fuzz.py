@@ -14,7 +14,7 @@ from available import skip_missing
 
 from bpeflow.backends import BACKENDS
 from bpeflow.backends.native_backend import NativeSession
-from bpeflow.counting.kway import NativeSum
+from bpeflow.counting.merger import NativeSum
 from bpeflow.counting.shards import Shard
 from bpeflow.counting.table import NativeTable
 from bpeflow.pretokenize.native import native_unicode_version, why_regex

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bpeflow._util import extras
-from bpeflow._util.extras import load_extra
+from bpeflow._util import machine
+from bpeflow._util.machine import load_extra
 from bpeflow.errors import CorpusError
 
 
@@ -18,6 +18,6 @@ def test_a_library_that_cannot_be_loaded_is_not_reported_as_missing(monkeypatch:
     def import_module(name: str) -> None:
         raise ImportError("failed to map segment from shared object")
 
-    monkeypatch.setattr(extras, "import_module", import_module)
+    monkeypatch.setattr(machine, "import_module", import_module)
     with pytest.raises(ImportError, match="failed to map segment"):
         load_extra("pyarrow", "parquet", "Parquet files")

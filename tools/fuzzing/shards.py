@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bpeflow.counting.kway import NativeSum, PythonSum
+from bpeflow.counting.merger import NativeSum, PythonSum
 from bpeflow.counting.shards import PARTITIONS, Shard
 from bpeflow.errors import CountOverflowError, FormatError, ScratchError
 from fuzzing.choices import Choices

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from bpeflow.corpus.documents import Delimiters
-from bpeflow.counting.kway import NativeSum
+from bpeflow.counting.merger import NativeSum
 from bpeflow.counting.shards import MAX_COUNT, PARTITIONS, Shard
 from bpeflow.counting.table import CountedDocuments, NativeTable
 from bpeflow.errors import CountOverflowError
