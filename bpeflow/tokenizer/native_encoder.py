@@ -254,10 +254,8 @@ class NativeEncoder:
         # A normalizer may make special tokens of other text. Without one, native code finds the special ones again.
         found = NO_SPECIAL_TOKENS if self._spec.normalizer else specials
         pieces: list[bytes] = []
-        special_ids: list[int] = []
-        pieces_before_special: list[int] = []
-        pieces_before_end: list[int] = []
-        specials_before_end: list[int] = []
+        inserted: dict[int, int] = {}  # special ids, by the index of an empty piece
+        text_ends: list[int] = []  # in pieces
         for text in texts:
             try:
                 for piece, special_id in specials.split(text):
@@ -266,20 +264,19 @@ class NativeEncoder:
                     elif found:
                         pieces.append(piece)
                     else:
-                        special_ids.append(special_id)
-                        pieces_before_special.append(len(pieces))
+                        inserted[len(pieces)] = special_id
+                        pieces.append(b"")
             except (UnicodeDecodeError, UnmatchedTextError) as error:
                 raise text_error(error, text, specials, self._pretokenizer) from None
-            pieces_before_end.append(len(pieces))
-            specials_before_end.append(len(special_ids))
+            text_ends.append(len(pieces))
         ids, piece_ends = self._encode_pieces(pieces, found, dtype, self._pattern)
-        if len(texts) == 1 and not special_ids:  # without the arrays below, whose cost a short text would notice
+        if inserted:
+            empty = np.array([*inserted])
+            ids = np.insert(ids, piece_ends[empty], np.array([*inserted.values()], dtype))
+            piece_ends += np.searchsorted(empty, np.arange(len(pieces)), side="right")
+        if len(texts) == 1:  # without the arrays below, whose cost a short text would notice
             return ids, np.array([len(ids)], np.int64)
-        ends = np.concatenate([[0], piece_ends])
-        if not special_ids:
-            return ids, ends[pieces_before_end]
-        ids = np.insert(ids, ends[pieces_before_special], np.array(special_ids, dtype))
-        return ids, ends[pieces_before_end] + np.array(specials_before_end, np.int64)
+        return ids, np.concatenate([[0], piece_ends])[text_ends]
 
     def _pieces(self, text: bytes) -> Iterable[bytes]:
         normalizer = self._pretokenizer.normalizer

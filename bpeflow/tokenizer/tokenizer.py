@@ -131,7 +131,7 @@ class Tokenizer:
 
     def _set_up(self, spec: TokenizerSpec, encoder: str, cache_bytes: int) -> None:
         self._spec = spec
-        self._options = (encoder, cache_bytes)
+        self._options: dict[str, Any] = {"encoder": encoder, "cache_bytes": cache_bytes}
         self._control = SpecialTokenControl(spec.vocab.special_tokens)
         self._encoder = new_encoder(spec, encoder, cache_bytes)
         self._stream_encoder = self._encoder.with_cache(min(cache_bytes, STREAM_CACHE_BYTES))
@@ -296,20 +296,14 @@ class Tokenizer:
         {'<|endoftext|>': 256, '<|user|>': 257, '<|assistant|>': 258}
         """
         spec = replace(self._spec, vocab=add_special_tokens(self.vocab, special_tokens))
-        return self._remake(spec)
+        return type(self).from_spec(spec, **self._options)
 
     def to_spec(self) -> TokenizerSpec:
         """Return what a tokenizer file can hold: the vocabulary, the pattern, `whole_tokens` and the normalizer."""
         return self._spec
 
-    @property
-    def _remake(self) -> Callable[[TokenizerSpec], Self]:
-        """A function that makes a tokenizer of this class with these options."""
-        encoder, cache_bytes = self._options
-        return partial(type(self).from_spec, encoder=encoder, cache_bytes=cache_bytes)
-
     def __reduce__(self) -> tuple[Callable[[TokenizerSpec], Self], tuple[TokenizerSpec]]:
-        return self._remake, (self._spec,)
+        return partial(type(self).from_spec, **self._options), (self._spec,)
 
     # ---- vocabulary ----
 

@@ -89,37 +89,30 @@ def validate_ids(ids: Ids, tokens: int) -> NDArray[Any]:
         InputTypeError: `ids` is not a sequence of integers.
         UnknownTokenError: an id does not fit uint32. Finding other unknown ids is left to the encoder.
     """
-    if isinstance(ids, np.ndarray):
-        return _validate_id_array(ids, tokens)
     if isinstance(ids, (str, bytes, bytearray)):
         raise InputTypeError(f"ids to decode must be integers, not {type(ids).__name__}")
-    try:
-        return np.frombuffer(array("I", ids), np.uint32)
-    except (TypeError, OverflowError):
-        raise _invalid_id_error(ids, tokens) from None
-
-
-def _validate_id_array(ids: NDArray[Any], tokens: int) -> NDArray[Any]:
+    if not isinstance(ids, np.ndarray):
+        try:
+            return np.frombuffer(array("I", ids), np.uint32)
+        except (TypeError, OverflowError):
+            raise _invalid_id_error(ids, tokens) from None
     if ids.ndim != 1 or (ids.dtype.kind not in "iu" and len(ids)):
         hint = "; decode_batch decodes several sequences" if ids.ndim > 1 else ""
         raise InputTypeError(
             f"ids to decode must be a one-dimensional array of integers, not {ids.dtype} of shape {ids.shape}{hint}"
         )
     if ids.dtype not in (np.uint16, np.uint32):
-        unknown = np.flatnonzero((ids < 0) | (ids >= tokens))
-        if len(unknown):
-            raise unknown_token_error(int(ids[unknown[0]]), int(unknown[0]), tokens)
+        if ((ids < 0) | (ids >= 1 << 32)).any():
+            raise _invalid_id_error(ids, tokens)
         ids = ids.astype(np.uint32)
     return np.ascontiguousarray(ids)
 
 
 def _invalid_id_error(ids: Any, tokens: int) -> InputTypeError | UnknownTokenError:
     """Return the error for the first of `ids` that is not an unsigned 32-bit integer."""
-    try:
-        numbered = enumerate(ids)
-    except TypeError:
+    if not isinstance(ids, Iterable):
         return InputTypeError(f"ids to decode must be a sequence of integers, not {type(ids).__name__}")
-    for index, token_id in numbered:
+    for index, token_id in enumerate(ids):
         try:
             value = as_integer(token_id)
         except TypeError:  # a row of a tensor has __index__, too, and raises it
