@@ -198,7 +198,9 @@ class NativeEncoder:
         ids: NDArray[np.unsignedinteger[Any]] | None,
     ) -> int:
         """Encode one text into `ids`, or only count its ids. Return their number."""
-        encoding = session.encoding(self._pattern, self._native_specials(specials), ids)
+        # Held during the call: another thread may put an equal one into the cache, in place of this one.
+        native = self._native_specials(specials)
+        encoding = session.encoding(self._pattern, native, ids)
         function = self._library.bpeflow_encoder_encode
         status = function(session.handle, byref(encoding), _address(text), byref(c_uint64(len(text))), 1, None)
         if status:
@@ -296,7 +298,7 @@ class NativeEncoder:
             return None
         native = self._specials.get(specials)
         if native is None:
-            native = self._specials[specials] = _new_specials(specials)
+            native = self._specials.setdefault(specials, _new_specials(specials))
         return native
 
 
