@@ -6,6 +6,7 @@ import ctypes
 import mmap
 import sys
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from bpeflow.pretokenize.native import native_instructions
 from bpeflow.tokenizer import native_encoder
 from bpeflow.tokenizer.native_encoder import NativeEncoder
 from bpeflow.tokenizer.python_encoder import PythonEncoder
-from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS
+from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 from bpeflow.vocab import Merge
 
 UINT16 = np.dtype(np.uint16)
@@ -197,3 +198,25 @@ def _dirty_memory() -> int:
     with open("/proc/self/smaps_rollup", encoding="ascii") as lines:  # noqa: PTH123
         sizes = {name: int(size) for name, size, *_ in (line.split() for line in list(lines)[1:])}
     return sizes["Private_Dirty:"] * 1024
+
+
+def test_special_tokens_are_held_during_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread may put an equal one into the encoder's cache meanwhile, or the cache may be emptied."""
+    encoder = NativeEncoder(spec())
+    held = []
+    make, address = native_encoder.Session.encoding, native_encoder._address
+
+    def encoding(self, pattern, specials, ids):
+        held.append(weakref.ref(specials))
+        encoder._specials.clear()
+        return make(self, pattern, specials, ids)
+
+    def alive(text):
+        assert held[-1]() is not None
+        return address(text)
+
+    monkeypatch.setattr(native_encoder.Session, "encoding", encoding)
+    monkeypatch.setattr(native_encoder, "_address", alive)
+    specials = SpecialTokens.of({"<s>": 97})
+    assert len(encoder.encode_to_array(b"ab<s>" * 1000, specials, np.dtype(np.uint32)))
+    assert held
