@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
@@ -83,11 +84,11 @@ class _Activity:
     is_finished: bool = False
 
 
-class ActivityObserver(Observer):
+class ActivityObserver(Observer, ABC):
     """An observer that treats all activities alike."""
 
-    def advance_to(self, name: str, done: int, total: int | None) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def advance_to(self, name: str, done: int, total: int | None) -> None: ...
 
     def counting(self, counted_bytes: int, total_bytes: int | None) -> None:
         self.advance_to("counting", counted_bytes, total_bytes)

@@ -198,9 +198,7 @@ class NativeEncoder:
         ids: NDArray[np.unsignedinteger[Any]] | None,
     ) -> int:
         """Encode one text into `ids`, or only count its ids. Return their number."""
-        # Held during the call: another thread may put an equal one into the cache, in place of this one.
-        native = self._native_specials(specials)
-        encoding = session.encoding(self._pattern, native, ids)
+        encoding = session.encoding(self._pattern, self._native_specials(specials), ids)
         function = self._library.bpeflow_encoder_encode
         status = function(session.handle, byref(encoding), _address(text), byref(c_uint64(len(text))), 1, None)
         if status:
@@ -215,9 +213,9 @@ class NativeEncoder:
         ids = np.empty(len(text), dtype)
         ends = np.fromiter(accumulate(map(len, pieces)), np.int64, len(pieces))
         id_ends = np.empty(len(pieces), np.int64)
-        session, native = self._take_session(), self._native_specials(specials)
+        session = self._take_session()
         try:
-            encoding = session.encoding(pattern, native, ids)
+            encoding = session.encoding(pattern, self._native_specials(specials), ids)
             function = self._library.bpeflow_encoder_encode
             status = function(session.handle, byref(encoding), text, ends.ctypes.data, len(pieces), id_ends.ctypes.data)
         finally:
@@ -316,6 +314,7 @@ class Session:
         self._room = np.empty(0, np.uint8)
         self.specials: SpecialTokens | None = NO_SPECIAL_TOKENS  # of short texts; None while they change
         self._native_specials: Handle | None = None
+        self._in_use: Handle | None = None
 
     def room(self, length: int, dtype: np.dtype[Any]) -> NDArray[np.unsignedinteger[Any]]:
         """Return memory for ids, which is valid during one call."""
@@ -331,7 +330,11 @@ class Session:
         self.specials = specials
 
     def encoding(self, pattern: int, specials: Handle | None, ids: NDArray[np.unsignedinteger[Any]] | None) -> Encoding:
-        """Return the parameters of an encoding call. If `ids` is None, the call only counts."""
+        """Return the parameters of an encoding call. If `ids` is None, the call only counts.
+
+        The session holds `specials` during the call, as another thread may replace it in the encoder's cache.
+        """
+        self._in_use = specials
         if ids is None:
             return Encoding(pattern, 4, specials, None, 0, 0)
         return Encoding(pattern, ids.itemsize, specials, ids.ctypes.data, len(ids), 0)

@@ -37,8 +37,9 @@ class WholeTokens {
     Strings tokens_;
 };
 
-// The front of encoding: those tokens of up to 8 bytes, in a direct-mapped table, small enough for the L2 cache. Of tokens with the same slot, the one with the lowest id gets
-// it, as it is the most frequent. The table never changes, so all encoders of a model share it.
+// The front of encoding: those tokens of up to 8 bytes, in a direct-mapped table, small enough for the L2 cache. Of tokens
+// with the same slot, the one with the lowest id gets it, as it is the most frequent. The table never changes, so all
+// encoders of a model share it.
 class ShortTokens {
   public:
     ShortTokens(const Tokens &ordinary, const WholeTokens &whole) : keys_(size), ids_(size + 1) {
