@@ -128,7 +128,7 @@ class Pretokenizer:
         Unmatched(start=5, example="', ' in 'hello, world'")
         """
         unmatched = self._split_spans(text)[1]
-        return _show(text, *unmatched[0]) if unmatched else None
+        return show_unmatched(text, *unmatched[0]) if unmatched else None
 
     def find_unmatched_before_normalizing(self, text: str) -> Unmatched | None:
         """Return what `find_unmatched` does for the normalized text, with its position in `text`."""
@@ -312,7 +312,7 @@ def simplest_pattern(pattern: str | Sequence[str]) -> Pattern:
     return tuple(pattern) if len(pattern) > 1 else pattern[0]
 
 
-def _show(text: str, start: int, end: int) -> Unmatched:
+def show_unmatched(text: str, start: int, end: int) -> Unmatched:
     """Return the unmatched stretch of `text` from `start` to `end`."""
     shown = text[start:end] if end - start <= _SHOWN else text[start : start + _SHOWN] + "…"
     around = text[max(start - _SHOWN, 0) : min(end, start + _SHOWN) + _SHOWN]
