@@ -98,7 +98,7 @@ class ChunkCounter:
                     for text in filter(None, texts or ()):
                         table.count(normalizer.utf8(text))
             except UnmatchedTextError:
-                raise rest.unmatched_error() from None
+                raise opened.unmatched_error() from None
         statistics = opened.statistics(documents, skipped)
         return statistics if len(self.rules.sources) == 1 else statistics.of_source(chunk.source)
 

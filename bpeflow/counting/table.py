@@ -1,8 +1,8 @@
 """Count tables: distinct pre-tokens and how often each occurs.
 
 `CountTable` has two implementations. `RegexTable`, on the `regex` module, is the definition. `NativeTable` must give
-the same counts. It is about fifty times as fast, and supports the patterns that can be compiled. `SharedTables` adds up the
-native tables of counters in the same process, and sorts them (source: ``ext/count/sum.hpp``).
+the same counts. It is about fifty times as fast, and supports the patterns that can be compiled. `SharedTables` adds up
+the native tables of counters in the same process, and sorts them (source: ``ext/count/sum.hpp``).
 """
 
 from __future__ import annotations
