@@ -255,7 +255,7 @@ def test_segments_may_be_finished_in_any_order(corpus: Path, tmp_path: Path, mon
         lambda path: path.write_bytes(b""),
         lambda path: path.write_text("[]"),
         lambda path: path.write_text("{}"),
-        lambda path: path.write_text(path.read_text().replace('"version": 3', '"version": 4')),
+        lambda path: path.write_text(path.read_text().replace('"version": 4', '"version": 5')),
     ],
 )
 def test_a_damaged_manifest_is_an_error_with_the_remedy(
@@ -271,8 +271,8 @@ def test_a_manifest_of_another_version_is_an_error(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_after(2, counter(corpus, tmp_path / "run", segment_size="8kb"), monkeypatch)
-    monkeypatch.setattr(fingerprint_module, "VERSION", 4)
-    with pytest.raises(ResumeError, match="it has version 3, this bpeflow reads 4"):
+    monkeypatch.setattr(fingerprint_module, "VERSION", 5)
+    with pytest.raises(ResumeError, match="it has version 4, this bpeflow reads 5"):
         counter(corpus, tmp_path / "run", segment_size="8kb").count()
 
 
