@@ -24,12 +24,12 @@ from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.counting.merger import CountMerger, reduce_shards
 from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
 from bpeflow.counting.plan import SegmentPlan
-from bpeflow.counting.report import CorpusReport, CountingReport, describe_sources, describe_stages
+from bpeflow.counting.report import CorpusReport, CountingReport, StageReport, complete_stages, describe_sources
 from bpeflow.counting.segments import SegmentFolder, count_parts, has_segments, remove_segments
 from bpeflow.counting.shards import PARTITIONS, RECORD, Shard, Spilled, new_scratch, removed_at_end
 from bpeflow.counting.table import SharedTables
 from bpeflow.errors import ConfigError, CorpusError
-from bpeflow.flow import Executor, MonitorSample, WorkerReport
+from bpeflow.flow import Executor, MonitorSample
 from bpeflow.pretokenize.native import chosen_instructions, native_unicode_version, why_regex
 from bpeflow.pretokenize.normalizer import UNICODE_VERSION
 from bpeflow.pretokenize.regex import unicode_version
@@ -67,19 +67,17 @@ log = logging.getLogger(__name__)
 class CorpusCounts:
     """The counts of a corpus, with statistics.
 
-    For a corpus counted in segments, `documents`, `workers` and `counting` cover all runs that took part.
+    For a corpus counted in segments, `documents` and `counting` cover all runs that took part.
 
     Attributes:
         counts: the pre-token counts.
         documents: numbers of documents, of bytes, and of documents skipped.
-        workers: report of each worker.
         corpus: the corpus, as the report of a run has it.
         counting: how it was counted, as the report of a run has it.
     """
 
     counts: PretokenCounts
     documents: DocumentStatistics
-    workers: list[WorkerReport]
     corpus: CorpusReport
     counting: CountingReport
 
@@ -180,13 +178,13 @@ class CorpusCounter:
             raise CorpusError(f"nothing to count: {why_nothing(documents, self.rules.pretokenizer)}")
         report_unmatched(documents, self.settings)
         statistics = segments.statistics() if segments else None
-        workers = segments.reports(runner) if segments else runner.reports
+        stages = segments.stages(runner) if segments else runner.stages
         reduced_bytes = len(counts.data) + len(counts) * RECORD.size
+        reducer = StageReport(workers=1, seconds=ended - reducing, bytes=reduced_bytes)
         in_process = build.executor == "threads" and cluster is None
         return CorpusCounts(
             counts=counts.with_pattern(self.settings.pattern, self.settings.unmatched, self.settings.normalizer),
             documents=documents,
-            workers=workers,
             corpus=self._describe_corpus(documents, counts),
             counting=CountingReport(
                 seconds=ended - started + (statistics.resumed_seconds if statistics else 0),
@@ -195,7 +193,7 @@ class CorpusCounter:
                 segments=statistics,
                 in_process=in_process,
                 threads=build.counters if in_process else 1,
-                stages=describe_stages(workers, documents.bytes, reduced_bytes, ended - reducing),
+                stages=complete_stages(stages, documents.bytes, reducer),
                 fingerprint=self.fingerprint.summary(),
                 engine=cluster.report() if cluster else None,
             ),

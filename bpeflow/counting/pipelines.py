@@ -7,8 +7,7 @@ A corpus in segments takes one pipeline per segment, and one more that sums thei
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,6 +24,7 @@ from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.counter import ChunkCounter
 from bpeflow.counting.merger import CountMerger
+from bpeflow.counting.report import StageReport, Stages, combine_stages, describe_workers
 from bpeflow.counting.shards import PARTITIONS, Scratch, Shard, divide_shards
 from bpeflow.counting.table import SharedTables
 from bpeflow.flow import (
@@ -35,7 +35,6 @@ from bpeflow.flow import (
     QueueSpec,
     Stage,
     StageRate,
-    WorkerReport,
     stall_watch,
 )
 from bpeflow.progress import Observer
@@ -53,7 +52,7 @@ class PipelineRunner:
 
     Attributes:
         build: builds the pipelines.
-        reports: work and resource use of each worker, added up over all pipelines.
+        stages: the work of each stage, added up over all pipelines.
         on_sample: callback for samples of the monitor.
         sample_interval: seconds between two samples.
         done_bytes: bytes of input counted so far. A caller that resumes a run adds those counted by earlier runs.
@@ -77,7 +76,7 @@ class PipelineRunner:
             sample_interval: seconds between two samples.
         """
         self.build = build
-        self.reports: list[WorkerReport] = []
+        self.stages: Stages = {}
         self.done_bytes = 0
         self._total_bytes = total_bytes
         self._observer = observer
@@ -105,8 +104,9 @@ class PipelineRunner:
             # Closed, so that workers end before their scratch files are removed.
             with closing(pipeline.run(self.build.executor)) as results:
                 shards: list[Shard] = list(results)
-        self.done_bytes += sum(report.weight_done for report in pipeline.reports if report.stage == "counter")
-        self.reports = sum_reports(self.reports, pipeline.reports)
+        stages = describe_workers(pipeline.reports)
+        self.done_bytes += stages["counter"].bytes if "counter" in stages else 0
+        self.stages = combine_stages([self.stages, stages])
         return shards
 
     def _on_progress(self, sample: MonitorSample) -> None:
@@ -121,39 +121,15 @@ class PipelineRunner:
 
     def _with_earlier(self, sample: MonitorSample) -> MonitorSample:
         """Return a sample with the totals of earlier pipelines added."""
-        items: defaultdict[str, int] = defaultdict(int)
-        weight: defaultdict[str, int] = defaultdict(int)
-        for report in self.reports:
-            items[report.stage] += report.items_in or report.items_out
-            weight[report.stage] += report.weight_done
 
-        def with_earlier(stage: str, rate: StageRate) -> StageRate:
-            return replace(rate, items=rate.items + items[stage], weight_done=rate.weight_done + weight[stage])
+        def with_earlier(rate: StageRate, earlier: StageReport | None) -> StageRate:
+            if earlier is None:
+                return rate
+            items = earlier.items_in or earlier.items_out or 0
+            return replace(rate, items=rate.items + items, weight_done=rate.weight_done + earlier.bytes)
 
-        stages = {stage: with_earlier(stage, rate) for stage, rate in sample.stages.items()}
+        stages = {name: with_earlier(rate, self.stages.get(name)) for name, rate in sample.stages.items()}
         return replace(sample, elapsed=monotonic() - self._began, stages=stages)
-
-
-def sum_reports(first: Iterable[WorkerReport], second: Iterable[WorkerReport]) -> list[WorkerReport]:
-    """Add up the reports of each worker. The result is sorted by stage, in order of first appearance, and worker."""
-    workers: dict[tuple[str, int], WorkerReport] = {}
-    for report in (*first, *second):
-        key = report.stage, report.worker
-        workers[key] = _sum(workers[key], report) if key in workers else report
-    stages = list(dict.fromkeys(stage for stage, _ in workers))
-    return sorted(workers.values(), key=lambda report: (stages.index(report.stage), report.worker))
-
-
-def _sum(first: WorkerReport, second: WorkerReport) -> WorkerReport:
-    return replace(
-        first,
-        items_in=first.items_in + second.items_in,
-        items_out=first.items_out + second.items_out,
-        wall_seconds=first.wall_seconds + second.wall_seconds,
-        cpu_seconds=first.cpu_seconds + second.cpu_seconds,
-        weight_done=first.weight_done + second.weight_done,
-        peak_memory=max(first.peak_memory, second.peak_memory),
-    )
 
 
 @dataclass(frozen=True)

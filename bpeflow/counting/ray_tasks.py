@@ -21,12 +21,12 @@ from typing import Any
 from bpeflow.corpus.sources import check_unchanged
 from bpeflow.counting.cluster import OTHER_FILE_REMEDY, PER_SLOT, Cluster, Key, TaskReport, task_folder
 from bpeflow.counting.merger import CountMerger
-from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner, sum_reports
+from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
 from bpeflow.counting.plan import SegmentPart
-from bpeflow.counting.report import EngineReport, NodeReport
+from bpeflow.counting.report import EngineReport, NodeReport, StageReport, combine_stages
 from bpeflow.counting.segments import SegmentRecord, count_segment, write_segment
 from bpeflow.counting.shards import PARTITIONS, Scratch, Shard, owned_partitions
-from bpeflow.flow import MonitorSample, QueueDepth, StageRate, WorkerReport
+from bpeflow.flow import MonitorSample, QueueDepth, StageRate
 
 #: The usual size of a segment, and the smallest. Small segments balance the load better and lose less work with a node;
 #: large ones have fewer pre-tokens in common, so less is written and summed.
@@ -134,12 +134,10 @@ class ClusterCounting:
         owned = owned_partitions(min(max(self._cluster.slots, -(-size // _TASK_BYTES)), PARTITIONS))
         shares = [[shard.select(partitions) for shard in shards] for partitions in owned]
         calls = ((number, f"sum {number + 1} of {len(shares)}", (share,)) for number, share in enumerate(shares))
-        sums: dict[int, Shard] = {}
-        for number, report in self._run(CountTasks.sum_partitions, calls, folder, runner):
-            sums[number] = report.value
-            size = sum(shard.size for shard in shares[number])
-            runner.reports = sum_reports(runner.reports, [_merger_report(number, report, size)])
-        return [sums[number] for number in range(len(shares))]
+        reports = dict(self._run(CountTasks.sum_partitions, calls, folder, runner))
+        mergers = ({"merger": _describe_merger(reports[number], share)} for number, share in enumerate(shares))
+        runner.stages = combine_stages([runner.stages, combine_stages(mergers, workers=sum, seconds=max)])
+        return [reports[number].value for number in range(len(shares))]
 
     def _run(
         self,
@@ -195,14 +193,13 @@ class ClusterCounting:
         )
 
 
-def _merger_report(number: int, report: TaskReport, size: int) -> WorkerReport:
-    return WorkerReport(
-        stage="merger",
-        worker=number,
+def _describe_merger(task: TaskReport, shards: Sequence[Shard]) -> StageReport:
+    return StageReport(
+        workers=1,
         items_in=1,
         items_out=1,
-        wall_seconds=report.seconds,
-        cpu_seconds=report.cpu_seconds,
-        weight_done=size,
-        peak_memory=report.peak_memory,
+        seconds=task.seconds,
+        cpu_seconds=task.cpu_seconds,
+        peak_memory_bytes=task.peak_memory,
+        bytes=sum(shard.size for shard in shards),
     )

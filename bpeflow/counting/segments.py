@@ -19,7 +19,6 @@ from __future__ import annotations
 import itertools
 import logging
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -35,11 +34,11 @@ from bpeflow._util.text import format_size
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.sources import check_unchanged
 from bpeflow.counting.fingerprint import MANIFEST_FILE, Fingerprint, has_manifest, write_manifest
-from bpeflow.counting.pipelines import PipelineRunner, sum_reports
+from bpeflow.counting.pipelines import PipelineRunner
 from bpeflow.counting.plan import Position, SegmentPart, SegmentPlan
+from bpeflow.counting.report import SegmentStatistics, Stages, combine_stages, describe_workers
 from bpeflow.counting.shards import PARTITIONS, Shard, Spilled
 from bpeflow.errors import ScratchError
-from bpeflow.flow import WorkerReport
 
 #: Names of the files in the folder, and of the temporary files that a killed run leaves behind.
 _OWN_NAMES = re.compile(r"(\d{6,}|sum)(-[0-9a-f]+)?\.shard|\d{6,}\.json|(manifest|fingerprint)\.json|\..*\.part")
@@ -73,7 +72,7 @@ class SegmentRecord:
         shard_sha256: SHA-256 of the file.
         statistics: statistics of the segment's documents.
         spilled: amount of data spilled to count it.
-        reports: work and resource use of each worker.
+        stages: the work of each stage of the pipeline.
         node: host name of the machine that counted it.
         process: id of the process, if it was a task; 0 if it was the pipeline of the main process.
         seconds: wall time of the run between the segment finished before and this one.
@@ -89,7 +88,7 @@ class SegmentRecord:
     shard_sha256: str
     statistics: DocumentStatistics
     spilled: Spilled
-    reports: tuple[WorkerReport, ...]
+    stages: Stages
     node: str
     process: int = 0
     seconds: float = 0
@@ -136,27 +135,6 @@ class SegmentRecord:
                 return digest.hexdigest() == self.shard_sha256
         except OSError:
             return False
-
-
-@dataclass(frozen=True)
-class SegmentStatistics:
-    """Statistics about the segments of a corpus.
-
-    Attributes:
-        segments: number of segments.
-        resumed: number of these that an earlier run had counted.
-        resumed_bytes: bytes of text in the resumed segments.
-        recounted: number of segments of an earlier run that were damaged and counted again.
-        resumed_seconds: wall time of earlier runs that was spent on finished segments.
-        bytes: total size of the segments' files.
-    """
-
-    segments: int
-    resumed: int
-    resumed_bytes: int
-    recounted: int
-    resumed_seconds: float
-    bytes: int
 
 
 class SegmentFolder:
@@ -260,7 +238,7 @@ class SegmentFolder:
         runner.report_progress()
         for record in count(self._missing(), self.path, runner):
             self._add(record)
-        runner.reports = _worker_reports(self._records[len(self._resumed) :])
+        runner.stages = _stages(self._records[len(self._resumed) :])
         return [record.shard(self.path.absolute()) for record in sorted(self._records, key=_begin)]
 
     @contextmanager
@@ -274,9 +252,9 @@ class SegmentFolder:
                 log.warning("%s keeps finished segments, %s of text: continue with --resume", self.path, text)
             raise
 
-    def reports(self, runner: PipelineRunner) -> list[WorkerReport]:
-        """Return the reports of the workers of this run plus those of the runs that it resumes."""
-        return sum_reports(_worker_reports(self._resumed), runner.reports)
+    def stages(self, runner: PipelineRunner) -> Stages:
+        """Return the work of this run plus that of the runs that it resumes."""
+        return combine_stages([_stages(self._resumed), runner.stages])
 
     def statistics(self) -> SegmentStatistics:
         """Return statistics about the segments."""
@@ -290,19 +268,13 @@ class SegmentFolder:
         )
 
 
-def _worker_reports(records: Iterable[SegmentRecord]) -> list[WorkerReport]:
-    """Add up the reports of each worker. The workers of all processes are numbered consecutively."""
-    numbers: dict[tuple[str, str, int, int], int] = {}
-    stages: Counter[str] = Counter()
-    reports = []
+def _stages(records: Iterable[SegmentRecord]) -> Stages:
+    """Add up the work of each process, one segment after another, and then of all processes, at the same time."""
+    processes: dict[tuple[str, int], Stages] = {}
     for record in records:
-        for report in record.reports:
-            worker = (report.stage, record.node, record.process, report.worker)
-            if worker not in numbers:
-                numbers[worker] = stages[report.stage]
-                stages[report.stage] += 1
-            reports.append(replace(report, worker=numbers[worker]))
-    return sum_reports([], reports)
+        process = record.node, record.process
+        processes[process] = combine_stages([processes.get(process, {}), record.stages])
+    return combine_stages(processes.values(), workers=sum, seconds=max)
 
 
 def has_segments(folder: Path) -> bool:
@@ -362,7 +334,7 @@ def count_segment(path: Path, part: SegmentPart, runner: PipelineRunner) -> Segm
         shard_sha256=digest,
         statistics=shard.statistics,
         spilled=shard.spilled,
-        reports=tuple(pipeline.reports),
+        stages=describe_workers(pipeline.reports),
         node=gethostname(),
     )
 

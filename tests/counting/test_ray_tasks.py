@@ -65,7 +65,7 @@ def count(corpus: Path | str, run: Path, engine: dict[str, Any] | None = None, *
 def assert_equal(counted: CorpusCounts, whole: CorpusCounts, total: int) -> None:
     assert counted.counts == whole.counts
     assert counted.documents == whole.documents
-    assert sum(worker.weight_done for worker in counted.workers if worker.stage == "counter") == total
+    assert counted.counting.stages["counter"].bytes == total
 
 
 def size_of(corpus: Path) -> int:

@@ -56,7 +56,7 @@ def test_counts_do_not_depend_on_segments(corpus: Path, tmp_path: Path, options:
     assert parts.counts == whole.counts
     assert parts.documents == whole.documents
     assert parts.counting.spilled.shards == 0
-    assert sum(worker.weight_done for worker in parts.workers if worker.stage == "counter") == corpus_size(corpus)
+    assert parts.counting.stages["counter"].bytes == corpus_size(corpus)
     assert has_segments(tmp_path / "run" / SEGMENTS)
     counting.forget_segments()
     assert not list((tmp_path / "run").iterdir())
@@ -178,7 +178,7 @@ def test_finished_segments_are_resumed(
     assert progress[-1] == (corpus_size(corpus), corpus_size(corpus))
     assert [counted for counted, _ in progress] == sorted(counted for counted, _ in progress)
     assert parts.counting.segments.resumed_bytes >= done * 8000
-    assert sum(worker.weight_done for worker in parts.workers if worker.stage == "counter") == corpus_size(corpus)
+    assert parts.counting.stages["counter"].bytes == corpus_size(corpus)
     assert parts.counting.seconds > parts.counting.segments.resumed_seconds > 0
 
 
@@ -244,7 +244,7 @@ def test_segments_may_be_finished_in_any_order(corpus: Path, tmp_path: Path, mon
     assert (parts.counting.segments.resumed, parts.counting.segments.recounted) == (2, 0)
     assert parts.counts == whole.counts
     assert parts.documents == whole.documents
-    assert sum(worker.weight_done for worker in parts.workers if worker.stage == "counter") == corpus_size(corpus)
+    assert parts.counting.stages["counter"].bytes == corpus_size(corpus)
 
 
 @pytest.mark.parametrize(
