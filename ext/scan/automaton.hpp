@@ -74,7 +74,7 @@ class Automaton {
         PIECE_BEFORE_PREVIOUS = 2,
         ATTEMPT_HERE = 4,
         ATTEMPT_BEFORE_PREVIOUS = 8,
-        GAP_ENDS = 16, // before the previous character; added to the compact tables' flags
+        GAP_ENDS = 16, // before the previous character
         SPECIAL = 128, // match again from the start of the attempt
         RARE = PIECE_BEFORE_PREVIOUS | ATTEMPT_BEFORE_PREVIOUS | SPECIAL,
     };
@@ -198,10 +198,9 @@ class Automaton {
         for (std::size_t config = 0; config < given.configs; config++)
             for (std::size_t column = 0; column < columns_; column++) {
                 const std::size_t from = config * columns_ + column, to = config * row_ + column;
-                const auto flags = static_cast<std::uint8_t>(given.flags[from] & (SPECIAL | 15));
-                const bool ends = flags & PIECE_BEFORE_PREVIOUS && info_[config] & IN_GAP;
+                const auto flags = static_cast<std::uint8_t>(given.flags[from] & (SPECIAL | 31));
                 moves_[to] = static_cast<std::uint16_t>(given.moves[from] * row_);
-                flags_[to] = static_cast<std::uint8_t>(flags | (ends ? GAP_ENDS : 0));
+                flags_[to] = flags;
             }
         for (std::size_t config = 0; config < size; config += row_)
             for (std::size_t first = 0; first < ascii.size(); first++)

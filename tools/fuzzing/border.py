@@ -11,13 +11,12 @@ from contextlib import suppress
 from ctypes import byref, c_uint64, c_void_p
 from dataclasses import fields, replace
 from functools import cache
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bpeflow._util import native
-from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.backends import BACKENDS
 from bpeflow.backends.base import MERGE_DTYPE
 from bpeflow.backends.native_backend import NativeBackend
