@@ -4,9 +4,10 @@
     tools/fuzz all --seconds 30
     tools/fuzz scanner --input build/fuzz/findings/scanner-crash-…
 
-Targets: scanner, patterns (compiled ones), table (counting), shards (sorted shards of counts, including damaged files), merge (backends c and
-omp), encoder, and border (arguments that break the rules of bpeflow.h). Each target is a module in this folder with a
-function `check`, which takes bytes and raises an error if native code and Python differ. AddressSanitizer and
+Targets: scanner, patterns (compiled ones), table (counting), shards (sorted shards of counts, including damaged
+files), merge (backends c and omp), encoder, and border (arguments that break the rules of bpeflow.h). Each target is
+a module in this folder with a function `check`, which takes bytes and raises an error if native code and Python
+differ. AddressSanitizer and
 UndefinedBehaviorSanitizer detect invalid memory accesses and undefined behaviour.
 Requires Clang and atheris (pip install 'bpeflow[fuzz]').
 All files are in build/fuzz: the libraries, the corpus of each target, which later sessions extend, and the findings.
