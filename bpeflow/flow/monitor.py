@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from .pipeline import MAIN, Pipeline, Snapshot
-from .shared import Activity, Meter, QueueDepth
+from .shared import Activity, Meter, QueueDepth, start_threads
 
 _log = logging.getLogger(__name__)
 
@@ -122,7 +122,8 @@ class Monitor:
     patience: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        self._ended = threading.Event()
+        self._sampling = threading.Lock()  # a plain lock, which Ctrl-C cannot leave half-way
+        self._sampling.acquire()
         self._thread = threading.Thread(target=self._run, name="flow monitor", daemon=True)
         self._last = self.pipeline.snapshot()
         self._start = self._last.time
@@ -131,19 +132,22 @@ class Monitor:
 
     def __enter__(self) -> Monitor:
         """Start sampling."""
-        self._thread.start()
+        try:
+            start_threads([self._thread])
+        except BaseException:  # Ctrl-C among them, although the thread may run
+            self._sampling.release()
+            raise
         return self
 
     def __exit__(self, *exception: object) -> None:
         """Take the last sample and stop."""
-        self._ended.set()
+        self._sampling.release()
         self._thread.join()
 
     def _run(self) -> None:
-        with suppress(MemoryError):  # of the wait itself; the reader of the results gets an error of its own soon
-            while not self._ended.wait(self.interval):
-                self._deliver()
+        while not self._sampling.acquire(timeout=self.interval):
             self._deliver()
+        self._deliver()
 
     def _deliver(self) -> None:
         try:
