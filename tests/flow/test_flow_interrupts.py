@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import random
-import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import flow_workers as w
 import pytest
-from flow_checks import leftover_threads, wait_until
+from flow_checks import Script, leftover_threads, wait_until
 
-import bpeflow.flow.monitor
 import bpeflow.flow.pipeline
 import bpeflow.flow.shared
 import bpeflow.flow.stage
 import bpeflow.flow.threads
+from bpeflow.flow import Pipeline, QueueSpec, Source, Stage, map_in_threads
 from bpeflow.flow.shared import Descriptor
-from bpeflow.flow import Monitor, Pipeline, QueueSpec, Source, Stage, map_in_threads
 
 #: The code that runs in the calling thread while others wait for it.
 SHARED = {
@@ -32,7 +30,6 @@ SHARED = {
         bpeflow.flow.stage,
         bpeflow.flow.shared,
         bpeflow.flow.pipeline,
-        bpeflow.flow.monitor,
         threading,
     )
 }
@@ -48,7 +45,7 @@ class Interrupt:
     def __init__(self, step: int) -> None:
         self.left = step
 
-    def __call__(self, frame: FrameType, event: str, argument: Any) -> Any:  # noqa: ARG002
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> Any:
         if frame.f_code.co_filename not in SHARED or frame.f_code is IN_DEL:
             return None
         if event == "line":
@@ -98,10 +95,42 @@ def interrupted_at(step: int, action: Callable[[], None]) -> bool:
     return interrupt.left <= 0
 
 
-@pytest.mark.parametrize("action", [run_all, run_map, run_and_stop])
-def test_ctrl_c_at_any_instruction_ends_a_run(action: Callable[[], None]) -> None:
+@pytest.mark.parametrize("action", [run_all, run_and_stop, run_map])
+def test_ctrl_c_before_any_line_ends_a_run(action: Callable[[], None]) -> None:
     step = 1
     while interrupted_at(step, action):
         step += 1
-    print("steps", step)
+    assert step > 300
     assert wait_until(lambda: not leftover_threads()), leftover_threads()
+
+
+_INTERRUPTED = """
+import faulthandler, random, signal, sys, threading, time
+from bpeflow.flow import Monitor, Pipeline, QueueSpec, Source, Stage
+from flow_workers import endless, pass_on
+choose = random.Random(int(sys.argv[1]))
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+for number in range(300):
+    faulthandler.dump_traceback_later(20, exit=True)
+    queue = QueueSpec("in", max_items=choose.choice([1, 64]), route=choose.choice([None, int]))
+    stages = [Stage("one", pass_on, queue, choose.choice([1, 3])), Stage("two", pass_on, QueueSpec("on", max_items=1))]
+    pipeline = Pipeline(Source("source", endless), stages)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, choose.uniform(0.0002, 0.02))
+        with Monitor(pipeline, 0.001, lambda sample: None, processes=False):
+            for item in pipeline.run("threads"):
+                pass
+    except KeyboardInterrupt:
+        pass
+    while any(thread.name.startswith(("flow one", "flow two")) for thread in threading.enumerate()):
+        time.sleep(0.001)
+print("all ended")
+"""
+
+
+def test_ctrl_c_at_random_moments_ends_endless_runs(tmp_path: Path) -> None:
+    seed = random.randrange(2**32)
+    print("seed", seed)  # noqa: T201
+    with Script(tmp_path, "-c", _INTERRUPTED, str(seed)) as script:
+        output, errors = script.end()
+    assert output == "all ended\n", errors
