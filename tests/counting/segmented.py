@@ -11,7 +11,8 @@ import pytest
 
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.counting.count import CorpusCounter
-from bpeflow.counting.segments import SegmentCounts, count_segment
+from bpeflow.counting.segments import SegmentRecord, count_segment
+from bpeflow.progress import Observer
 from bpeflow.run_dir.layout import SEGMENTS
 
 
@@ -31,11 +32,11 @@ def corpus_size(corpus: Path) -> int:
     return sum(path.stat().st_size for path in corpus.iterdir())
 
 
-class ProgressRecorder:
+class ProgressRecorder(Observer):
     def __init__(self) -> None:
-        self.calls: list[tuple[int, int]] = []
+        self.calls: list[tuple[int, int | None]] = []
 
-    def counting(self, counted_bytes: int, total_bytes: int) -> None:
+    def counting(self, counted_bytes: int, total_bytes: int | None) -> None:
         self.calls.append((counted_bytes, total_bytes))
 
 
@@ -43,13 +44,13 @@ class ProgressRecorder:
 def failing_after(segments: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Make counting fail once this number of segments is finished."""
 
-    def fail(path: Path, *rest: Any) -> SegmentCounts:
+    def fail(path: Path, *rest: Any) -> SegmentRecord:
         if path.name == f"{segments:06d}.shard":
             raise ZeroDivisionError
         return count_segment(path, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr("bpeflow.counting.count.count_segment", fail)
+        patch.setattr("bpeflow.counting.segments.count_segment", fail)
         yield
 
 

@@ -8,6 +8,7 @@ import os
 import random
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -20,8 +21,10 @@ import bpeflow
 from bpeflow.corpus.files import InputFile
 from bpeflow.counting import fingerprint as fingerprint_module
 from bpeflow.counting.fingerprint import MANIFEST_FILE
+from bpeflow.counting.pipelines import PipelineBuilder
 from bpeflow.counting.plan import Position, SegmentPlan
-from bpeflow.counting.segments import has_segments, remove_segments
+from bpeflow.counting.segments import SegmentRecord, has_segments, remove_segments
+from bpeflow.counting.shards import Spilled
 from bpeflow.errors import ResumeError
 from bpeflow.run_dir.layout import SEGMENTS
 
@@ -56,7 +59,7 @@ def test_counts_do_not_depend_on_segments(corpus: Path, tmp_path: Path, options:
     assert parts.counts == whole.counts
     assert parts.documents == whole.documents
     assert parts.counting.spilled.shards == 0
-    assert sum(worker.weight_done for worker in parts.workers if worker.stage == "counter") == corpus_size(corpus)
+    assert parts.counting.stages["counter"].bytes == corpus_size(corpus)
     assert has_segments(tmp_path / "run" / SEGMENTS)
     counting.forget_segments()
     assert not list((tmp_path / "run").iterdir())
@@ -178,7 +181,7 @@ def test_finished_segments_are_resumed(
     assert progress[-1] == (corpus_size(corpus), corpus_size(corpus))
     assert [counted for counted, _ in progress] == sorted(counted for counted, _ in progress)
     assert parts.counting.segments.resumed_bytes >= done * 8000
-    assert sum(worker.weight_done for worker in parts.workers if worker.stage == "counter") == corpus_size(corpus)
+    assert parts.counting.stages["counter"].bytes == corpus_size(corpus)
     assert parts.counting.seconds > parts.counting.segments.resumed_seconds > 0
 
 
@@ -244,7 +247,7 @@ def test_segments_may_be_finished_in_any_order(corpus: Path, tmp_path: Path, mon
     assert (parts.counting.segments.resumed, parts.counting.segments.recounted) == (2, 0)
     assert parts.counts == whole.counts
     assert parts.documents == whole.documents
-    assert sum(worker.weight_done for worker in parts.workers if worker.stage == "counter") == corpus_size(corpus)
+    assert parts.counting.stages["counter"].bytes == corpus_size(corpus)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +258,7 @@ def test_segments_may_be_finished_in_any_order(corpus: Path, tmp_path: Path, mon
         lambda path: path.write_bytes(b""),
         lambda path: path.write_text("[]"),
         lambda path: path.write_text("{}"),
-        lambda path: path.write_text(path.read_text().replace('"version": 3', '"version": 4')),
+        lambda path: path.write_text(path.read_text().replace('"version": 4', '"version": 5')),
     ],
 )
 def test_a_damaged_manifest_is_an_error_with_the_remedy(
@@ -271,8 +274,8 @@ def test_a_manifest_of_another_version_is_an_error(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_after(2, counter(corpus, tmp_path / "run", segment_size="8kb"), monkeypatch)
-    monkeypatch.setattr(fingerprint_module, "VERSION", 4)
-    with pytest.raises(ResumeError, match="it has version 3, this bpeflow reads 4"):
+    monkeypatch.setattr(fingerprint_module, "VERSION", 5)
+    with pytest.raises(ResumeError, match="it has version 4, this bpeflow reads 5"):
         counter(corpus, tmp_path / "run", segment_size="8kb").count()
 
 
@@ -301,6 +304,27 @@ def test_a_folder_without_a_manifest_has_no_segments(corpus: Path, tmp_path: Pat
     remove_segments(tmp_path / "run" / SEGMENTS)
     remove_segments(tmp_path / "run" / SEGMENTS)
     assert not folder.exists()
+
+
+def test_a_single_segment_is_not_summed(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_after(0, counter(corpus, tmp_path / "run", segment_size="8kb"), monkeypatch)
+    monkeypatch.setattr(PipelineBuilder, "summing", None)
+    whole, parts = counter(corpus, None).count(), counter(corpus, tmp_path / "run", segment_size="1gb").count()
+    assert parts.counting.segments is not None
+    assert parts.counting.segments.segments == 1
+    assert parts.counts == whole.counts
+    assert parts.documents == whole.documents
+
+
+def test_what_resumed_segments_spilled_is_in_the_report(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_after(2, counter(corpus, tmp_path / "run", segment_size="8kb"), monkeypatch)
+    folder = tmp_path / "run" / SEGMENTS
+    record = SegmentRecord.load(folder / "000001.json")
+    assert record is not None
+    replace(record, spilled=Spilled(3, 1000)).save(folder)
+    assert counter(corpus, tmp_path / "run", segment_size="8kb").count().counting.spilled == Spilled(3, 1000)
 
 
 # ---- where segments end ----
