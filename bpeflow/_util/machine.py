@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -49,10 +50,8 @@ def _control_group_limits(root: Path = Path("/sys/fs/cgroup"), own: Path = Path(
 def _process_limits() -> list[int]:
     """Return the memory left to this process by ``ulimit -v`` and ``-d``, which some schedulers set."""
     try:
-        import resource  # does not exist on every platform
-
         sizes = [int(pages) * resource.getpagesize() for pages in Path("/proc/self/statm").read_text().split()]
-    except (ImportError, OSError, ValueError):
+    except (OSError, ValueError):
         return []
     limits = ((resource.RLIMIT_AS, sizes[0]), (resource.RLIMIT_DATA, sizes[5]))
     return [max(most - taken, 0) for limit, taken in limits if (most := resource.getrlimit(limit)[0]) >= 0]
