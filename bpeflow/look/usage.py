@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.look.vocabulary import VocabToken
+from bpeflow.look.vocabulary import VocabToken, text_tokens
 from bpeflow.progress import Observer
 from bpeflow.tokenizer.python_encoder import PretokenMerging, merge_table
 from bpeflow.tokenizer.tokenizer import Tokenizer
@@ -96,7 +96,6 @@ def inspect_corpus(tokenizer: Tokenizer, counts: PretokenCounts) -> CorpusFigure
     """
     occurrences = token_occurrences(tokenizer, counts)
     tokens = tokenizer.vocab.decoded_tokens
-    specials = set(tokenizer.special_tokens.values())
     order = np.argsort(-occurrences, kind="stable")
     number = int(occurrences.sum())
     used = order[: np.count_nonzero(occurrences)].tolist()
@@ -107,10 +106,8 @@ def inspect_corpus(tokenizer: Tokenizer, counts: PretokenCounts) -> CorpusFigure
         tokens=number,
         bytes_per_token=counts.total_bytes / number if number else 0.0,
         used=tuple(UsedToken(i, tokens[i], int(occurrences[i])) for i in used),
-        unused=tuple(
-            VocabToken(i, token) for i, token in enumerate(tokens) if token and not occurrences[i] and i not in specials
-        ),
-        prefixes=tuple(_prefixes(tokenizer, occurrences, counts.total_bytes)),
+        unused=tuple(token for token in text_tokens(tokenizer.vocab) if not occurrences[token.id]),
+        prefixes=prefixes(tokenizer, occurrences, counts.total_bytes, _doubling),
     )
 
 
@@ -148,12 +145,19 @@ def count_settings(tokenizer: Tokenizer, values: Mapping[str, Any]) -> CountSett
 def token_occurrences(tokenizer: Tokenizer, counts: PretokenCounts) -> NDArray[np.int64]:
     """Return how often each id occurs in the pre-tokens of a corpus."""
     occurrences = np.zeros(tokenizer.vocab_size, np.int64)
+    for start, ids, ends in encoded_batches(tokenizer, counts):
+        repeats = np.diff(ends, prepend=0)
+        np.add.at(occurrences, ids, np.repeat(counts.counts[start : start + len(ends)], repeats))
+    return occurrences
+
+
+def encoded_batches(
+    tokenizer: Tokenizer, counts: PretokenCounts
+) -> Iterator[tuple[int, NDArray[np.unsignedinteger], NDArray[np.int64]]]:
+    """Encode pre-tokens in batches. Yield the number of each batch's first, the ids, and where each pre-token ends."""
     words = list(counts)
     for start in range(0, len(words), _BATCH):
-        ids, ends = tokenizer._encoder.encode_pretokens(words[start : start + _BATCH], np.dtype(np.uint32))
-        repeats = np.diff(ends, prepend=0)
-        np.add.at(occurrences, ids, np.repeat(counts.counts[start : start + _BATCH], repeats))
-    return occurrences
+        yield start, *tokenizer._encoder.encode_pretokens(words[start : start + _BATCH], np.dtype(np.uint32))
 
 
 def tokens_of_prefixes(
@@ -201,12 +205,24 @@ def tokens_of_prefixes(
     return entries, total - np.cumsum(saved)
 
 
-def _prefixes(tokenizer: Tokenizer, occurrences: NDArray[np.int64], size: int) -> Iterator[Prefix]:
-    found = tokens_of_prefixes(tokenizer, occurrences) if size else None
+def prefixes(
+    tokenizer: Tokenizer, occurrences: NDArray[np.int64], size: int, choose: Callable[[int, int], list[int]]
+) -> tuple[Prefix, ...]:
+    """Return what prefixes of a vocabulary make of a text, given how often each id occurs in it and its bytes.
+
+    `choose` returns the sizes of prefixes, given the least and the most. There are none of a text without tokens, and
+    where `tokens_of_prefixes` returns None.
+    """
+    found = tokens_of_prefixes(tokenizer, occurrences) if occurrences.any() else None
     if found is None:
-        return
+        return ()
     entries, tokens = found
-    sizes = [_FIRST_SIZE << k for k in range(32)]
-    for number in sorted({int(entries[0]), *(n for n in sizes if entries[0] < n < entries[-1]), int(entries[-1])}):
-        merges = int(np.searchsorted(entries, number, side="right")) - 1
-        yield Prefix(number, merges, int(tokens[merges]), size / int(tokens[merges]))
+    sizes = choose(int(entries[0]), int(entries[-1]))
+    merges = np.searchsorted(entries, sizes, side="right") - 1
+    columns = zip(sizes, merges.tolist(), tokens[merges].tolist(), strict=True)
+    return tuple(Prefix(number, merge_count, made, size / made) for number, merge_count, made in columns)
+
+
+def _doubling(least: int, most: int) -> list[int]:
+    doubled = [_FIRST_SIZE << k for k in range(32)]
+    return sorted({least, *(size for size in doubled if least < size < most), most})
