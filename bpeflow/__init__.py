@@ -59,6 +59,7 @@ __all__ = [
     "OutOfMemoryError",
     "OutputError",
     "PatternError",
+    "PatternTimeoutError",
     "PretokenCounts",
     "ResumeError",
     "ScratchError",

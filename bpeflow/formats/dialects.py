@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_repr
-from bpeflow.errors import FormatError
+from bpeflow.errors import FormatError, PatternTimeoutError
 from bpeflow.formats.published import DEEPSEEK_V3, KIMI, KIMI_PUBLISHED
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.formats.untrusted import Part, check_pattern, is_text
@@ -136,7 +136,11 @@ def refuse_differences(regex: str, engine: Engine, path: Path) -> None:
             "rewrite it so that it has only one meaning"
         )
     pretokenizer = load_pretokenizer(regex)
-    if any(start == end for text in ("", _PROBE) for start, end in pretokenizer.match_spans(text)):
+    try:
+        spans = [*pretokenizer.match_spans(""), *pretokenizer.match_spans(_PROBE)]
+    except PatternTimeoutError as error:
+        raise FormatError(f"{path}: {error}") from None
+    if any(start == end for start, end in spans):
         raise FormatError(
             f"{path}: pattern {short_repr(regex)} can match the empty string, after which engines continue "
             "differently; make each alternative match at least one character"

@@ -441,6 +441,7 @@ class Tokenizer:
             InputTypeError: an argument has a wrong type.
             InvalidTextError: the text has a lone surrogate.
             UnmatchedTextError: the pattern does not match all of the text, and `unmatched` is ``"error"``.
+            PatternTimeoutError: the pattern, which a file of unknown origin may have brought along, takes too long.
             SpecialTokenError: the text has a disallowed special token, or a name is not a special token.
         """
         data = to_utf8(text)
