@@ -69,6 +69,12 @@ def compiled_modules() -> None:
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache_folder_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Compile patterns anew in each session, and leave nothing in the user's cache folder."""
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture(autouse=True)
 def process_state() -> Iterator[None]:
     """The command line, which tests call, sets the logging level and the signal handlers of the whole process."""

@@ -3,19 +3,18 @@
 A backend takes a `MergeTask` and returns a `MergeSession`, whose `step` is called until there are no more merges. For
 one task, all backends must learn the same merges. `python_backend` is the specification.
 
-Terms: a *pair* is two adjacent tokens inside one pre-token. A *merge* is a learned pair. The task defines the ids of
-the bytes and which pair wins a tie, so backends do not know the modes of `tie_break`.
+Terms: a *word* is a distinct pre-token. A *pair* is two adjacent tokens inside one word. A *merge* is a learned pair.
+The task defines the ids of the bytes and which pair wins a tie, so backends do not know the modes of `tie_break`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
-
-from bpeflow.counting.counts import PretokenCounts
 
 MaxSearch = Literal["heap", "scan"]
 
@@ -24,6 +23,18 @@ MaxSearch = Literal["heap", "scan"]
 MERGE_DTYPE = np.dtype(
     [("left", np.uint32), ("right", np.uint32), ("token", np.uint32), ("count", np.int64)], align=True
 )
+
+
+class WordCounts(Protocol):
+    """The words and their counts, in canonical order. `PretokenCounts` describes the attributes."""
+
+    data: npt.NDArray[np.uint8]
+    offsets: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.int64]
+
+    def __len__(self) -> int: ...
+    def items(self) -> Iterable[tuple[bytes, int]]:
+        """Return the words, each with its count."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +65,7 @@ class MergeTask:
             bytes or tokens of earlier initial merges, and no pair may occur twice.
     """
 
-    counts: PretokenCounts
+    counts: WordCounts
     tokens: tuple[bytes, ...]
     byte_ids: tuple[int, ...]
     max_tokens: int

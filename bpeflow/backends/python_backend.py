@@ -53,7 +53,6 @@ import numpy as np
 import numpy.typing as npt
 
 from bpeflow.backends.base import MERGE_DTYPE, MergeStatistics, MergeTask, lowest_count
-from bpeflow.counting.shards import MAX_COUNT
 from bpeflow.errors import CountOverflowError
 
 Pair = tuple[int, int]
@@ -61,6 +60,9 @@ Pair = tuple[int, int]
 #: The sort key of a pair: the negative count, the keys of both tokens (see `_sort_key`), and their ids. The pair with
 #: the smallest key is merged first.
 Candidate = tuple[int, Any, Any, int, int]
+
+#: The highest count that a merge can have.
+MAX_COUNT = np.iinfo(MERGE_DTYPE["count"]).max
 
 #: The end mark before, between and after pre-tokens. It is not the id of any token.
 END = -1

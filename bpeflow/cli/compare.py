@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -13,14 +13,13 @@ from typing import Any
 
 from rich.console import Console
 
-from bpeflow._util.atomic import write_text
 from bpeflow._util.machine import available_cores
 from bpeflow._util.text import format_count, format_size
 from bpeflow.backends import BACKENDS, choose_backend
 from bpeflow.cli.merge import NOT_LEARNING, read_counts, settings_for_learning
 from bpeflow.cli.parser import Parser, add_counts_flag, names, number, numbers
 from bpeflow.cli.settings import add_run_flags, settings_of
-from bpeflow.cli.tables import output_console, print_table
+from bpeflow.cli.tables import output_console, print_json, print_table
 from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import BackendsDifferError, ConfigError
@@ -107,7 +106,7 @@ def run_compare(options: Namespace) -> None:
             "merges": len(learned),
             "contenders": [contender.to_dict() for contender in entrants],
         }
-        write_text(options.json, json.dumps(figures, indent=2) + "\n")
+        print_json(figures, options.json)
     print_comparison(output_console(), counts, learned, entrants)
 
 
@@ -174,17 +173,15 @@ def compare(
 
 
 def _check_equal(one: Contender, expected: LearnedMerges, other: Contender, found: LearnedMerges) -> None:
-    ours, theirs = (list(zip(merges.pairs, merges.counts, strict=True)) for merges in (expected, found))
-    if ours == theirs:
-        return
-    first = next((i for i, both in enumerate(zip(ours, theirs, strict=False)) if both[0] != both[1]), None)
-    if first is None:
-        raise BackendsDifferError(f"{one} learned {len(ours):,} merges and {other} {len(theirs):,}; please report this")
-    raise BackendsDifferError(
-        f"merge {first} differs: {one} learned {_describe(*ours[first])}, {other} {_describe(*theirs[first])}; please "
-        "report this"
-    )
+    both = enumerate(zip_longest(*(zip(learned.pairs, learned.counts, strict=True) for learned in (expected, found))))
+    for rank, (ours, theirs) in both:
+        if ours != theirs:
+            what = f"{one} learned {_describe(ours)}, {other} {_describe(theirs)}"
+            raise BackendsDifferError(f"merge {rank} differs: {what}; please report this")
 
 
-def _describe(pair: Merge, count: int) -> str:
-    return f"{pair[0]!r} {pair[1]!r} ({count:,} times)"
+def _describe(learned: tuple[Merge, int] | None) -> str:
+    if learned is None:
+        return "no more merges"
+    (left, right), count = learned
+    return f"{left!r} {right!r} ({count:,} times)"

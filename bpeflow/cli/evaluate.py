@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
@@ -13,12 +12,11 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from bpeflow._util.atomic import write_text
 from bpeflow._util.text import format_count, format_size, one_line, short_names, show_token
 from bpeflow.cli.parser import Parser, add_description_flags, add_quiet_flag, description, size
 from bpeflow.cli.progress import observing
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
-from bpeflow.cli.tables import output_console, print_table
+from bpeflow.cli.tables import output_console, print_json, print_table
 from bpeflow.dataset.evaluate import evaluate
 from bpeflow.dataset.evaluation_report import Evaluation, EvaluationReport, longest_tokens
 from bpeflow.tokenizer.tokenizer import Tokenizer
@@ -69,8 +67,7 @@ def run_evaluate(options: Namespace) -> None:
             tokenizers = {names[path]: Tokenizer.load(path, **described) for path in dict.fromkeys(tokenizers)}
         report = evaluate(tokenizers, corpus.pop("inputs"), baseline=options.baseline, observer=observer, **corpus)
     if options.json_path is not None:
-        figures = report.to_dict(options.for_size)
-        write_text(options.json_path, json.dumps(figures, indent=2, ensure_ascii=False) + "\n")
+        print_json(report.to_dict(options.for_size), options.json_path)
     print_report(report, output_console(), options.for_size)
 
 

@@ -134,7 +134,7 @@ def _special_token(text: str) -> tuple[str, int | None]:
 def add_counts_flag(parser: Parser) -> None:
     """Add the required ``--counts``."""
     parser.add_argument(
-        "--counts", metavar="PATH", type=Path, required=True, help="run folder, or counts as .npz, .json or .tsv"
+        "--counts", metavar="PATH", type=Path, required=True, help="run folder, or counts as .npz or .tsv"
     )
 
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from bpeflow._util.atomic import write_text
 from bpeflow._util.text import show_token
 
 if TYPE_CHECKING:
@@ -38,9 +41,7 @@ def output_console() -> Console:
     return terminal if terminal.is_terminal else Console(width=_UNLIMITED, highlight=False)
 
 
-def print_table(
-    console: Console, headings: Sequence[str], rows: Iterable[Sequence[str | Text]], sides: str = ""
-) -> None:
+def print_table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[str]], sides: str = "") -> None:
     """Print a table. Where it is too wide, the figures that do not fit follow in further blocks.
 
     Args:
@@ -51,27 +52,26 @@ def print_table(
             Each block has all text and the first column. By default the first column is text.
     """
     sides = sides or "l" + "r" * (len(headings) - 1)
-    lines = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in (headings, *rows)]
-    widths = [max(cell.cell_len for cell in column) + _GAP for column in zip(*lines, strict=True)]
+    rows = list(rows)
+    widths = [max(map(cell_len, column)) + _GAP for column in zip(headings, *rows, strict=True)]
     keys = [column for column, side in enumerate(sides) if column == 0 or side == "l"]
-    figures = [column for column in range(len(headings)) if column not in keys]
-    least = console.width // (2 * len(keys))  # room for each column of text, if it needs so much
-    room = console.width + _GAP - sum(min(widths[column], least + _GAP) for column in keys)
+    text_width = console.width // (2 * len(keys)) + _GAP  # room for each column of text, if it needs so much
+    room = console.width + _GAP - sum(min(widths[column], text_width) for column in keys)
     blocks: list[list[int]] = [[]]
-    for column in figures:
+    for column in set(range(len(headings))).difference(keys):
         if blocks[-1] and sum(widths[other] for other in (*blocks[-1], column)) > room:
             blocks.append([])
         blocks[-1].append(column)
     for block in blocks:
-        table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold")
         columns = sorted([*keys, *block])
+        table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold")
         for column in columns:
-            if sides[column] == "l":
-                table.add_column(headings[column], overflow="fold")  # rich narrows it if need be
-            else:
-                table.add_column(headings[column], justify="right", no_wrap=True)
-        for line in lines[1:]:
-            table.add_row(*(line[column] for column in columns))
+            is_text = sides[column] == "l"
+            table.add_column(
+                headings[column], justify="left" if is_text else "right", no_wrap=not is_text, overflow="fold"
+            )
+        for row in rows:
+            table.add_row(*(Text(row[column]) for column in columns))
         console.print(table)
 
 
@@ -105,7 +105,10 @@ def list_tokens(tokens: Sequence[VocabToken]) -> str:
     return f"{listed} …" if len(tokens) > LISTED else listed
 
 
-def print_json(content: Any) -> None:
-    """Print figures as JSON."""
-    json.dump(content, sys.stdout, indent=2)
-    sys.stdout.write("\n")
+def print_json(content: Any, path: Path | None = None) -> None:
+    """Write figures as JSON, to standard output or to a file."""
+    text = json.dumps(content, indent=2) + "\n"
+    if path is None:
+        sys.stdout.write(text)
+    else:
+        write_text(path, text)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from socket import gethostname
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -19,18 +18,18 @@ from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.sources import Corpus, check_unchanged, find_corpus, split_off_documents
 from bpeflow.corpus.split import find_boundary
 from bpeflow.corpus.text_rules import TextRules
-from bpeflow.counting.budget import MemoryBudget, default_limit
+from bpeflow.counting.budget import default_limit
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.counting.merger import CountMerger, reduce_shards
 from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
-from bpeflow.counting.plan import SegmentPart, SegmentPlan
-from bpeflow.counting.report import CorpusReport, CountingReport, describe_sources, describe_stages
-from bpeflow.counting.segments import SegmentCounts, SegmentFolder, count_segment, has_segments, remove_segments
-from bpeflow.counting.shards import PARTITIONS, RECORD, Shard, new_scratch, removed_at_end
+from bpeflow.counting.plan import SegmentPlan
+from bpeflow.counting.report import CorpusReport, CountingReport, StageReport, complete_stages, describe_sources
+from bpeflow.counting.segments import SegmentFolder, count_parts, has_segments, remove_segments
+from bpeflow.counting.shards import PARTITIONS, RECORD, Shard, Spilled, new_scratch, removed_at_end
 from bpeflow.counting.table import SharedTables
 from bpeflow.errors import ConfigError, CorpusError
-from bpeflow.flow import Executor, MonitorSample, WorkerReport
+from bpeflow.flow import Executor, MonitorSample
 from bpeflow.pretokenize.native import chosen_instructions, native_unicode_version, why_regex
 from bpeflow.pretokenize.normalizer import UNICODE_VERSION
 from bpeflow.pretokenize.regex import unicode_version
@@ -61,9 +60,6 @@ _END_OF_TEXT_REMEDY = (
     "learned as ordinary text; to make them special tokens, add them to special_tokens (--special_tokens {tokens})"
 )
 
-#: Bytes of all segments' counts up to which this process sums them, in less time than tasks take to start.
-_SMALL_SUM = 128_000_000
-
 log = logging.getLogger(__name__)
 
 
@@ -71,19 +67,17 @@ log = logging.getLogger(__name__)
 class CorpusCounts:
     """The counts of a corpus, with statistics.
 
-    For a corpus counted in segments, `documents`, `workers` and `counting` cover all runs that took part.
+    For a corpus counted in segments, `documents` and `counting` cover all runs that took part.
 
     Attributes:
         counts: the pre-token counts.
         documents: numbers of documents, of bytes, and of documents skipped.
-        workers: report of each worker.
         corpus: the corpus, as the report of a run has it.
         counting: how it was counted, as the report of a run has it.
     """
 
     counts: PretokenCounts
     documents: DocumentStatistics
-    workers: list[WorkerReport]
     corpus: CorpusReport
     counting: CountingReport
 
@@ -163,37 +157,17 @@ class CorpusCounter:
             WorkerDiedError: a worker process was killed.
         """
         started = perf_counter()
-        executor = self._executor()
-        in_process = executor == "threads"
-        counters = self._counters(in_process)
-        limit = int(self.settings.memory_limit or default_limit())
-        mergers = min(self.settings.num_merger or (min(counters, MOST_MERGERS) if in_process else 1), PARTITIONS)
-        memory = MemoryBudget.share(limit, counters, mergers)
-        total = None if self.corpus.main_process_only else self.total_bytes  # unknown for an iterable or standard input
-        runner = PipelineRunner(total, observer, on_sample, sample_interval)
         look = FirstLook(self.rules, self._end_of_text_remedy)
-        build = PipelineBuilder(
-            settings=self.settings,
-            rules=self.rules,
-            scratch=self.scratch,
-            counters=counters,
-            mergers=mergers,
-            in_process=in_process,
-            memory=memory,
-            look=look,
-        )
-        shared = SharedTables(mergers)
-        segments = self._segments(memory, cluster)
+        build = self._builder("threads" if cluster else self._executor(), look)
+        total = None if self.corpus.main_process_only else self.total_bytes  # unknown for an iterable or standard input
+        runner = PipelineRunner(build, total, observer, on_sample, sample_interval)
+        shared = SharedTables(build.mergers)
+        segments = self._segments(build, cluster)
         with explain_memory_error("counting the corpus", _MEMORY_REMEDY), removed_at_end(self.scratch):
             look.look_at(self.corpus.entries)
-            if segments is None:  # one segment, which is not durable
-                runner.report_progress()
-                sums = runner.run(build.counting(self.corpus.entries, shared), executor)
-                check_unchanged(self.corpus.entries, "run again when it is complete", may_grow=True)
-            else:
-                sums = self._count_segments(segments, build, runner, limit, cluster)
+            sums = self._sums(runner, shared, segments, cluster)
             reducing = perf_counter()
-            counts, documents = reduce_shards(sums, CountMerger(memory, self.scratch), shared)
+            counts, documents = reduce_shards(sums, CountMerger(build.memory, self.scratch), shared)
         ended = perf_counter()
         documents.log_left_out(log)
         warn_of_empty_sources(self.corpus.sources, documents)
@@ -204,52 +178,45 @@ class CorpusCounter:
             raise CorpusError(f"nothing to count: {why_nothing(documents, self.rules.pretokenizer)}")
         report_unmatched(documents, self.settings)
         statistics = segments.statistics() if segments else None
-        workers = segments.reports(runner) if segments else runner.reports
+        stages = segments.stages(runner) if segments else runner.stages
         reduced_bytes = len(counts.data) + len(counts) * RECORD.size
-        local = in_process and cluster is None
+        reducer = StageReport(workers=1, seconds=ended - reducing, bytes=reduced_bytes)
+        in_process = build.executor == "threads" and cluster is None
         return CorpusCounts(
             counts=counts.with_pattern(self.settings.pattern, self.settings.unmatched, self.settings.normalizer),
             documents=documents,
-            workers=workers,
             corpus=self._describe_corpus(documents, counts),
             counting=CountingReport(
                 seconds=ended - started + (statistics.resumed_seconds if statistics else 0),
-                memory_limit=limit,
-                spilled=runner.spilled,
+                memory_limit=build.limit,
+                spilled=sum((shard.spilled for shard in sums), start=Spilled()),
                 segments=statistics,
-                in_process=local,
-                threads=counters if local else 1,
-                stages=describe_stages(workers, documents.bytes, reduced_bytes, ended - reducing),
+                in_process=in_process,
+                threads=build.counters if in_process else 1,
+                stages=complete_stages(stages, documents.bytes, reducer),
                 fingerprint=self.fingerprint.summary(),
                 engine=cluster.report() if cluster else None,
             ),
         )
 
-    def _count_segments(
+    def _sums(
         self,
-        segments: SegmentFolder,
-        build: PipelineBuilder,
         runner: PipelineRunner,
-        limit: int,
+        shared: SharedTables,
+        segments: SegmentFolder | None,
         cluster: ClusterCounting | None,
     ) -> list[Shard]:
-        """Count the segments that are missing. Returns the sums of all partitions of all segments."""
-        executor: Executor = "threads" if build.in_process or cluster else "processes"
-
-        def count_here(parts: Iterator[SegmentPart]) -> Iterator[tuple[SegmentPart, SegmentCounts, str, int]]:
-            for part in parts:
-                path = segments.path / f"{part.number:06d}.shard"
-                counts = count_segment(path, part.entries, build.counting(part.entries), runner, executor)
-                yield part, counts, gethostname(), 0
-                self.scratch.clear()
-
-        on_cluster = cluster and partial(cluster.count, folder=segments.path, build=build, runner=runner)
-        segments.count(runner, on_cluster or count_here)
-        if cluster is not None and segments.statistics().bytes > _SMALL_SUM:
-            sums = cluster.sum(segments, build, runner)
-        else:
-            sums = runner.run(build.summing(segments.shards(), limit), executor)
-        return [replace(sums[0], statistics=segments.documents()), *sums[1:]]
+        """Count the corpus. Returns the sums of all partitions, without the tables that counters left in `shared`."""
+        if segments is None:  # one segment, which is not durable
+            runner.report_progress()
+            sums = runner.run(runner.build.counting(self.corpus.entries, shared))
+            check_unchanged(self.corpus.entries, "run again when it is complete", may_grow=True)
+            return sums
+        with segments.kept_on_failure():
+            shards = segments.count(runner, cluster.count if cluster else count_parts)
+            if len(shards) == 1:
+                return shards
+            return cluster.sum(shards, segments.path, runner) if cluster else runner.sum(shards)
 
     def _describe_corpus(self, documents: DocumentStatistics, counts: PretokenCounts) -> CorpusReport:
         return CorpusReport(
@@ -287,17 +254,31 @@ class CorpusCounter:
                 "or use engine.kind: local"
             )
 
-    def _segments(self, memory: MemoryBudget, cluster: ClusterCounting | None) -> SegmentFolder | None:
+    def _segments(self, build: PipelineBuilder, cluster: ClusterCounting | None) -> SegmentFolder | None:
+        """Return the folder for segments; None if the corpus is to be counted in one go."""
         folder, size = self._segments_folder, int(self.settings.segment_size)
-        if cluster is not None:
-            size, memory = cluster.segment_size(self.total_bytes, size), cluster.memory
-        elif folder is None or not (self.total_bytes > size or has_segments(folder)):
-            return None
         if folder is None or self.corpus.main_process_only:  # can be read only once, so no other run could resume it
             return None
-        boundary = partial(find_boundary, rules=self.rules, longest=memory.longest_text)
-        plan = SegmentPlan(self.corpus.entries, size, boundary)
-        return SegmentFolder(folder, plan, self.fingerprint)
+        if cluster is not None:
+            size, build = cluster.segment_size(self.total_bytes, size), cluster.in_tasks(build)
+        elif self.total_bytes <= size and not has_segments(folder):
+            return None
+        boundary = partial(find_boundary, rules=self.rules, longest=build.memory.longest_text)
+        return SegmentFolder(folder, SegmentPlan(self.corpus.entries, size, boundary), self.fingerprint)
+
+    def _builder(self, executor: Executor, look: FirstLook) -> PipelineBuilder:
+        counters = self._counters() if executor == "threads" else self.settings.num_counter or available_cores()
+        mergers = self.settings.num_merger or (min(counters, MOST_MERGERS) if executor == "threads" else 1)
+        return PipelineBuilder(
+            settings=self.settings,
+            rules=self.rules,
+            scratch=self.scratch,
+            limit=int(self.settings.memory_limit or default_limit()),
+            counters=counters,
+            mergers=min(mergers, PARTITIONS),
+            executor=executor,
+            look=look,
+        )
 
     def _executor(self) -> Executor:
         if self.corpus.main_process_only:
@@ -309,10 +290,9 @@ class CorpusCounter:
             small = min(small, SMALL_STREAMS)
         return "threads" if self.total_bytes <= small else "processes"
 
-    def _counters(self, in_process: bool) -> int:
+    def _counters(self) -> int:
+        """Return the number of counters in threads: at most one per chunk."""
         counters = self.settings.num_counter or available_cores()
-        if not in_process:
-            return counters
         chunks = -(-self.total_bytes // int(self.settings.chunk_size))
         if self.corpus.streams or self.corpus.main_process_only:
             chunks = counters  # the number of chunks is unknown

@@ -27,7 +27,7 @@ from bpeflow.pretokenize.patterns import NAMED_PATTERNS, NAMED_REGEXES
 MANIFEST_FILE = "manifest.json"
 
 #: The version of a folder of segments, including the format of shards.
-VERSION = 3
+VERSION = 4
 
 #: Settings that the counts do not depend on, and settings that the fingerprint states in another form. Every other
 #: setting, including any added in future, is part of the fingerprint.

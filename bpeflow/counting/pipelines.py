@@ -7,8 +7,7 @@ A corpus in segments takes one pipeline per segment, and one more that sums thei
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,7 +24,8 @@ from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.counter import ChunkCounter
 from bpeflow.counting.merger import CountMerger
-from bpeflow.counting.shards import PARTITIONS, Scratch, Shard, Spilled, divide_shards
+from bpeflow.counting.report import StageReport, Stages, combine_stages, describe_workers
+from bpeflow.counting.shards import PARTITIONS, Scratch, Shard, divide_shards
 from bpeflow.counting.table import SharedTables
 from bpeflow.flow import (
     Executor,
@@ -35,7 +35,6 @@ from bpeflow.flow import (
     QueueSpec,
     Stage,
     StageRate,
-    WorkerReport,
     stall_watch,
 )
 from bpeflow.progress import Observer
@@ -52,16 +51,17 @@ class PipelineRunner:
     """Runs pipelines one after another, and reports progress as if they were one.
 
     Attributes:
-        reports: work and resource use of each worker, added up over all pipelines.
+        build: builds the pipelines.
+        stages: the work of each stage, added up over all pipelines.
         on_sample: callback for samples of the monitor.
         sample_interval: seconds between two samples.
-        spilled: amount of data written to the scratch folder to save memory.
         done_bytes: bytes of input counted so far. A caller that resumes a run adds those counted by earlier runs.
     """
 
     def __init__(
         self,
-        total_bytes: int | None,
+        build: PipelineBuilder,
+        total_bytes: int | None = None,
         observer: Observer | None = None,
         on_sample: Callable[[MonitorSample], None] | None = None,
         sample_interval: float = 10.0,
@@ -69,13 +69,14 @@ class PipelineRunner:
         """Prepare to run pipelines.
 
         Args:
+            build: builds the pipelines.
             total_bytes: bytes of input, by the sizes of files; None if unknown.
             observer: progress callbacks.
             on_sample: callback for samples of the queue monitor.
             sample_interval: seconds between two samples.
         """
-        self.reports: list[WorkerReport] = []
-        self.spilled = Spilled()
+        self.build = build
+        self.stages: Stages = {}
         self.done_bytes = 0
         self._total_bytes = total_bytes
         self._observer = observer
@@ -88,7 +89,11 @@ class PipelineRunner:
         if self._observer is not None:
             self._observer.counting(done + self.done_bytes, self._total_bytes)
 
-    def run(self, pipeline: Pipeline, executor: Executor) -> list[Shard]:
+    def sum(self, shards: Sequence[Shard]) -> list[Shard]:
+        """Return the sums of all partitions of these shards."""
+        return self.run(self.build.summing(shards))
+
+    def run(self, pipeline: Pipeline) -> list[Shard]:
         """Run a pipeline and return its results."""
         with ExitStack() as watchers:
             watchers.enter_context(stall_watch(pipeline))
@@ -96,11 +101,12 @@ class PipelineRunner:
                 watchers.enter_context(Monitor(pipeline, PROGRESS_INTERVAL, self._on_progress, processes=False))
             if self.on_sample is not None:
                 watchers.enter_context(Monitor(pipeline, self.sample_interval, self._on_pipeline_sample))
-            with closing(pipeline.run(executor)) as results:  # workers end before their scratch files are removed
+            # Closed, so that workers end before their scratch files are removed.
+            with closing(pipeline.run(self.build.executor)) as results:
                 shards: list[Shard] = list(results)
-        self.done_bytes += sum(report.weight_done for report in pipeline.reports if report.stage == "counter")
-        self.reports = sum_reports(self.reports, pipeline.reports)
-        self.spilled = sum((shard.spilled for shard in shards), start=self.spilled)
+        stages = describe_workers(pipeline.reports)
+        self.done_bytes += stages["counter"].bytes if "counter" in stages else 0
+        self.stages = combine_stages([self.stages, stages])
         return shards
 
     def _on_progress(self, sample: MonitorSample) -> None:
@@ -115,39 +121,15 @@ class PipelineRunner:
 
     def _with_earlier(self, sample: MonitorSample) -> MonitorSample:
         """Return a sample with the totals of earlier pipelines added."""
-        items: defaultdict[str, int] = defaultdict(int)
-        weight: defaultdict[str, int] = defaultdict(int)
-        for report in self.reports:
-            items[report.stage] += report.items_in or report.items_out
-            weight[report.stage] += report.weight_done
 
-        def with_earlier(stage: str, rate: StageRate) -> StageRate:
-            return replace(rate, items=rate.items + items[stage], weight_done=rate.weight_done + weight[stage])
+        def with_earlier(rate: StageRate, earlier: StageReport | None) -> StageRate:
+            if earlier is None:
+                return rate
+            items = earlier.items_in or earlier.items_out or 0
+            return replace(rate, items=rate.items + items, weight_done=rate.weight_done + earlier.bytes)
 
-        stages = {stage: with_earlier(stage, rate) for stage, rate in sample.stages.items()}
+        stages = {name: with_earlier(rate, self.stages.get(name)) for name, rate in sample.stages.items()}
         return replace(sample, elapsed=monotonic() - self._began, stages=stages)
-
-
-def sum_reports(first: Iterable[WorkerReport], second: Iterable[WorkerReport]) -> list[WorkerReport]:
-    """Add up the reports of each worker. The result is sorted by stage, in order of first appearance, and worker."""
-    workers: dict[tuple[str, int], WorkerReport] = {}
-    for report in (*first, *second):
-        key = report.stage, report.worker
-        workers[key] = _sum(workers[key], report) if key in workers else report
-    stages = list(dict.fromkeys(stage for stage, _ in workers))
-    return sorted(workers.values(), key=lambda report: (stages.index(report.stage), report.worker))
-
-
-def _sum(first: WorkerReport, second: WorkerReport) -> WorkerReport:
-    return replace(
-        first,
-        items_in=first.items_in + second.items_in,
-        items_out=first.items_out + second.items_out,
-        wall_seconds=first.wall_seconds + second.wall_seconds,
-        cpu_seconds=first.cpu_seconds + second.cpu_seconds,
-        weight_done=first.weight_done + second.weight_done,
-        peak_memory=max(first.peak_memory, second.peak_memory),
-    )
 
 
 @dataclass(frozen=True)
@@ -158,28 +140,33 @@ class PipelineBuilder:
         settings: the settings.
         rules: how text becomes pre-tokens.
         scratch: where stages spill.
+        limit: the memory limit.
         counters: number of counters.
         mergers: number of mergers.
-        in_process: whether the stages are threads of the calling process.
-        memory: each stage's share of the memory limit.
+        executor: whether the stages are processes, or threads of the calling process.
         look: looks at entries that can be read only once, if there may be any.
     """
 
     settings: CountSettings
     rules: TextRules
     scratch: Scratch
+    limit: int
     counters: int
     mergers: int
-    in_process: bool
-    memory: MemoryBudget
+    executor: Executor
     look: FirstLook | None
+
+    @property
+    def memory(self) -> MemoryBudget:
+        """The shares of the memory limit when a corpus is counted."""
+        return MemoryBudget.share(self.limit, self.counters, self.mergers)
 
     def counting(self, entries: Sequence[CorpusEntry], shared: SharedTables | None = None) -> Pipeline:
         """Return a pipeline that counts these entries of the corpus.
 
         Its results are the sums of all partitions. Threads may leave them in `shared` instead.
         """
-        in_process, memory = self.in_process, self.memory
+        in_process, memory = self.executor == "threads", self.memory
         shared = shared if in_process else None
         queue = partial(QueueSpec, max_items=QUEUE_ITEMS, max_bytes=QUEUE_BYTES)
         chunk_size = memory.chunk_size(int(self.settings.chunk_size))
@@ -216,17 +203,12 @@ class PipelineBuilder:
             temporary=(self.scratch.folder,),
         )
 
-    def summing(self, segments: Sequence[Shard], limit: int) -> Pipeline:
-        """Return a pipeline that sums the shards of segments.
-
-        Args:
-            segments: the shards.
-            limit: the memory limit.
-        """
+    def summing(self, shards: Sequence[Shard]) -> Pipeline:
+        """Return a pipeline that sums the shards of segments."""
         mergers = min(self.settings.num_merger or available_cores(), PARTITIONS)
-        merger = CountMerger(MemoryBudget.share(limit, 1, mergers), self.scratch)
+        merger = CountMerger(MemoryBudget.share(self.limit, 1, mergers), self.scratch)
         return Pipeline(
-            flow.Source("segment reader", partial(divide_shards, segments, mergers)),
+            flow.Source("segment reader", partial(divide_shards, shards, mergers)),
             [self._merging("segment_queue", merger, mergers)],
             results=QueueSpec("merged_queue", QUEUE_ITEMS, QUEUE_BYTES),
             preload=("bpeflow.counting.merger",),

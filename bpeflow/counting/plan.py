@@ -92,6 +92,10 @@ class SegmentPart:
         """Bytes of input files that it covers."""
         return sum(entry.weight for entry in self.entries)
 
+    def absolute(self) -> SegmentPart:
+        """Return the same part with absolute paths."""
+        return replace(self, entries=[entry.absolute() for entry in self.entries])
+
     def __str__(self) -> str:
         """Return its place in the corpus."""
         names = [file.name for entry in self.entries for file in entry.files]

@@ -8,24 +8,25 @@ recorded, on a cluster or on one machine.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
 from time import monotonic
+from typing import Any
 
-from bpeflow.corpus.sources import CorpusEntry, check_unchanged
-from bpeflow.counting.budget import MemoryBudget
-from bpeflow.counting.cluster import OTHER_FILE_REMEDY, PER_SLOT, Cluster, TaskReport, task_folder
+from bpeflow.corpus.sources import check_unchanged
+from bpeflow.counting.cluster import OTHER_FILE_REMEDY, PER_SLOT, Cluster, Key, TaskReport, task_folder
 from bpeflow.counting.merger import CountMerger
-from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner, sum_reports
+from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
 from bpeflow.counting.plan import SegmentPart
-from bpeflow.counting.report import EngineReport, NodeReport
-from bpeflow.counting.segments import SegmentCounts, SegmentFolder, count_segment, write_segment
+from bpeflow.counting.report import EngineReport, NodeReport, StageReport, combine_stages
+from bpeflow.counting.segments import SegmentRecord, count_segment, write_segment
 from bpeflow.counting.shards import PARTITIONS, Scratch, Shard, owned_partitions
-from bpeflow.flow import MonitorSample, QueueDepth, StageRate, WorkerReport
+from bpeflow.flow import MonitorSample, QueueDepth, StageRate
 
 #: The usual size of a segment, and the smallest. Small segments balance the load better and lose less work with a node;
 #: large ones have fewer pre-tokens in common, so less is written and summed.
@@ -33,6 +34,9 @@ _SEGMENT, _MIN_SEGMENT = 1_000_000_000, 64_000_000
 
 #: Several slots have up to this many segments each if these are at least that large, to balance the load.
 _PER_SLOT, _WORTH_BALANCING = 4, 512_000_000
+
+#: Bytes of shards up to which this process sums them, in less time than tasks take to start.
+_SMALL_SUM = 128_000_000
 
 #: Bytes of shards that a task sums, at most, if there are partitions enough.
 _TASK_BYTES = 512_000_000
@@ -50,25 +54,24 @@ class CountTasks:
     folder: Path
     build: PipelineBuilder
 
-    def count_segment(self, number: int, entries: Sequence[CorpusEntry]) -> SegmentCounts:
+    def count_segment(self, part: SegmentPart) -> SegmentRecord:
         """Count a part of the corpus.
 
         Raises:
             CorpusError: a file is unreadable, not the one that was found, or changed while it was counted.
             Exception: as `CorpusCounter.count`.
         """
-        check_unchanged(entries, OTHER_FILE_REMEDY, was_read=False)
+        check_unchanged(part.entries, OTHER_FILE_REMEDY, was_read=False)
+        path = self.folder / f"{part.number:06d}-{token_hex(8)}.shard"
         with task_folder(self._scratch_dir, "bpeflow") as scratch:
-            build = replace(self.build, scratch=Scratch(scratch))
-            path = self.folder / f"{number:06d}-{token_hex(8)}.shard"
-            return count_segment(path, entries, build.counting(entries), PipelineRunner(None), "threads")
+            runner = PipelineRunner(replace(self.build, scratch=Scratch(scratch)))
+            return replace(count_segment(path, part, runner), process=os.getpid())
 
     def sum_partitions(self, shards: Sequence[Shard]) -> Shard:
         """Sum some partitions of the shards of segments. Returns a shard in a file in the folder."""
         with task_folder(self._scratch_dir, "bpeflow") as scratch:
             sums = CountMerger(self.build.memory, Scratch(scratch))(shards)
-            counts = write_segment(self.folder / f"sum-{token_hex(8)}.shard", sums, ())
-        return replace(counts.shard(self.folder, shards[0].partitions), spilled=counts.spilled)
+            return write_segment(self.folder / f"sum-{token_hex(8)}.shard", sums)[0]
 
     @property
     def _scratch_dir(self) -> Path:
@@ -76,16 +79,10 @@ class CountTasks:
 
 
 class ClusterCounting:
-    """Counts the segments of a corpus on a cluster, and sums them.
-
-    Attributes:
-        memory: the shares of a task's memory limit.
-    """
+    """Counts the segments of a corpus on a cluster, and sums them."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._threads = cluster.settings.cpus_per_task
-        self.memory = MemoryBudget.share(int(cluster.settings.task_memory), self._threads, 1)
         self._nodes: dict[str, NodeReport] = {}
         self._counted: Counter[str] = Counter()  # bytes of input, by node
         self._began = self._sampled = monotonic()
@@ -100,9 +97,20 @@ class ClusterCounting:
         per_slot = max(balanced, round(total / (slots * _SEGMENT)), 1)
         return min(wanted, max(-(-total // (slots * per_slot)), _MIN_SEGMENT))
 
-    def count(
-        self, parts: Iterator[SegmentPart], folder: Path, build: PipelineBuilder, runner: PipelineRunner
-    ) -> Iterator[tuple[SegmentPart, SegmentCounts, str, int]]:
+    def in_tasks(self, build: PipelineBuilder) -> PipelineBuilder:
+        """Return the builder of the pipelines that run in tasks."""
+        scratch_dir, settings = build.settings.scratch_dir, self._cluster.settings
+        return replace(
+            build,
+            settings=build.settings.model_copy(update={"scratch_dir": scratch_dir and scratch_dir.absolute()}),
+            limit=int(settings.task_memory),
+            counters=settings.cpus_per_task if build.rules.scanner == "native" else 1,
+            mergers=1,
+            executor="threads",
+            look=None,
+        )
+
+    def count(self, parts: Iterator[SegmentPart], folder: Path, runner: PipelineRunner) -> Iterator[SegmentRecord]:
         """Count parts of the corpus as segments, as `SegmentFolder.count` has it. Progress goes to `runner`.
 
         Raises:
@@ -110,55 +118,45 @@ class ClusterCounting:
             TaskLostError: a task was lost too often.
             Exception: as `CorpusCounter.count`.
         """
-        tasks = self._tasks(folder, build)
-        calls = ((part, f"count {part}", (part.number, [entry.absolute() for entry in part.entries])) for part in parts)
-        for part, report in self._cluster.run(
-            tasks, CountTasks.count_segment, calls, tasks.folder, lambda: self._sample(runner)
-        ):
-            self._add(report)
-            self._counted[report.node] += part.weight
-            yield part, report.value, report.node, report.process
-            runner.spilled += report.value.spilled
-            runner.done_bytes += part.weight
+        calls = ((None, f"count {part}", (part.absolute(),)) for part in parts)
+        for _, report in self._run(CountTasks.count_segment, calls, folder, runner):
+            record: SegmentRecord = report.value
+            self._counted[report.node] += record.weight
+            yield record
+            runner.done_bytes += record.weight
             runner.report_progress()
 
-    def sum(self, segments: SegmentFolder, build: PipelineBuilder, runner: PipelineRunner) -> list[Shard]:
-        """Return the sums of all partitions of all segments, without statistics. Raises as `count`."""
-        tasks = self._tasks(segments.path, build)
-        shards = segments.shards(tasks.folder)
-        parts = max(self._cluster.slots, -(-sum(shard.size for shard in shards) // _TASK_BYTES))
-        owned = owned_partitions(min(parts, PARTITIONS))
+    def sum(self, shards: Sequence[Shard], folder: Path, runner: PipelineRunner) -> list[Shard]:
+        """Return the sums of all partitions of the shards in the folder. Raises as `count`."""
+        size = sum(shard.size for shard in shards)
+        if size <= _SMALL_SUM:
+            return runner.sum(shards)
+        owned = owned_partitions(min(max(self._cluster.slots, -(-size // _TASK_BYTES)), PARTITIONS))
         shares = [[shard.select(partitions) for shard in shards] for partitions in owned]
         calls = ((number, f"sum {number + 1} of {len(shares)}", (share,)) for number, share in enumerate(shares))
-        sums: dict[int, Shard] = {}
-        with segments.kept_on_failure():
-            for number, report in self._cluster.run(
-                tasks, CountTasks.sum_partitions, calls, tasks.folder, lambda: self._sample(runner)
-            ):
-                sums[number] = report.value
-                self._add(report)
-                runner.spilled += report.value.spilled
-                size = sum(shard.size for shard in shares[number])
-                runner.reports = sum_reports(runner.reports, [_merger_report(number, report, size)])
-        return [sums[number] for number in range(len(shares))]
+        reports = dict(self._run(CountTasks.sum_partitions, calls, folder, runner))
+        mergers = ({"merger": _describe_merger(reports[number], share)} for number, share in enumerate(shares))
+        runner.stages = combine_stages([runner.stages, combine_stages(mergers, workers=sum, seconds=max)])
+        return [reports[number].value for number in range(len(shares))]
+
+    def _run(
+        self,
+        function: Callable[..., Any],
+        calls: Iterable[tuple[Key, str, tuple[Any, ...]]],
+        folder: Path,
+        runner: PipelineRunner,
+    ) -> Iterator[tuple[Key, TaskReport]]:
+        """Call a method of `CountTasks` in tasks, and add up the work of each node."""
+        folder = folder.absolute()
+        tasks = CountTasks(folder, self.in_tasks(runner.build))
+        for key, report in self._cluster.run(tasks, function, calls, folder, lambda: self._sample(runner)):
+            self._add(report)
+            yield key, report
 
     def report(self) -> EngineReport:
         """Return the part of a run's report that is about the cluster."""
         nodes = dict(sorted(self._nodes.items()))
         return EngineReport(kind="ray", tasks=sum(node.tasks for node in nodes.values()), nodes=nodes)
-
-    def _tasks(self, folder: Path, build: PipelineBuilder) -> CountTasks:
-        scratch_dir = build.settings.scratch_dir
-        build = replace(
-            build,
-            settings=build.settings.model_copy(update={"scratch_dir": scratch_dir and scratch_dir.absolute()}),
-            counters=self._threads if build.rules.scanner == "native" else 1,
-            mergers=1,
-            in_process=True,
-            memory=self.memory,
-            look=None,
-        )
-        return CountTasks(folder.absolute(), build)
 
     def _add(self, report: TaskReport) -> None:
         node = self._nodes.get(report.node, NodeReport(tasks=0, seconds=0, cpu_seconds=0, peak_memory_bytes=0))
@@ -195,14 +193,13 @@ class ClusterCounting:
         )
 
 
-def _merger_report(number: int, report: TaskReport, size: int) -> WorkerReport:
-    return WorkerReport(
-        stage="merger",
-        worker=number,
+def _describe_merger(task: TaskReport, shards: Sequence[Shard]) -> StageReport:
+    return StageReport(
+        workers=1,
         items_in=1,
         items_out=1,
-        wall_seconds=report.seconds,
-        cpu_seconds=report.cpu_seconds,
-        weight_done=size,
-        peak_memory=report.peak_memory,
+        seconds=task.seconds,
+        cpu_seconds=task.cpu_seconds,
+        peak_memory_bytes=task.peak_memory,
+        bytes=sum(shard.size for shard in shards),
     )

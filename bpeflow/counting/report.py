@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from bpeflow._util.text import NormalizerName, Pattern
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.sources import Corpus
 from bpeflow.corpus.text_rules import Sample, Source
 from bpeflow.counting.fingerprint import FingerprintSummary
-from bpeflow.counting.segments import SegmentStatistics
 from bpeflow.counting.shards import Spilled
 from bpeflow.flow import WorkerReport
 
@@ -66,7 +65,7 @@ class CorpusReport:
 
 @dataclass(frozen=True, kw_only=True)
 class StageReport:
-    """The totals of a stage over its workers.
+    """The work of a stage, of all its workers.
 
     Attributes:
         seconds: wall time from the stage's start to its end, waiting included.
@@ -81,7 +80,11 @@ class StageReport:
     cpu_seconds: float | None = None
     peak_memory_bytes: int | None = None
     bytes: int
-    mb_per_second: float | None
+    mb_per_second: float | None = None
+
+
+#: The stages of a pipeline, or of several, by name in order.
+Stages: TypeAlias = Mapping[str, StageReport]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +110,27 @@ class EngineReport:
     kind: str
     tasks: int
     nodes: dict[str, NodeReport]
+
+
+@dataclass(frozen=True)
+class SegmentStatistics:
+    """Statistics about the segments of a corpus.
+
+    Attributes:
+        segments: number of segments.
+        resumed: number of these that an earlier run had counted.
+        resumed_bytes: bytes of text in the resumed segments.
+        recounted: number of segments of an earlier run that were damaged and counted again.
+        resumed_seconds: wall time of earlier runs that was spent on finished segments.
+        bytes: total size of the segments' files.
+    """
+
+    segments: int
+    resumed: int
+    resumed_bytes: int
+    recounted: int
+    resumed_seconds: float
+    bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,41 +180,62 @@ def describe_sources(corpus: Corpus, counted: DocumentStatistics) -> tuple[Sourc
     )
 
 
-def describe_stages(
-    reports: Iterable[WorkerReport], text_bytes: int, reduced_bytes: int, reducer_seconds: float
-) -> dict[str, StageReport]:
-    """Describe each stage of the counting pipeline, with its workers' figures added up, and the reducer."""
-    stages = {stage: list(workers) for stage, workers in groupby(reports, key=lambda worker: worker.stage)}
+def describe_workers(reports: Iterable[WorkerReport]) -> Stages:
+    """Describe each stage of a pipeline by the reports of its workers, which ran at the same time."""
+    return combine_stages(({report.stage: _describe_worker(report)} for report in reports), workers=sum, seconds=max)
+
+
+def combine_stages(
+    several: Iterable[Stages],
+    workers: Callable[[Iterable[int]], int] = max,
+    seconds: Callable[[Iterable[float]], float] = sum,
+) -> Stages:
+    """Add up the stages of several pipelines, in order of first appearance.
+
+    Args:
+        several: the stages of each.
+        workers: combines the numbers of workers: `max` if one ran after another, `sum` if they ran at the same time.
+        seconds: combines the wall times: `sum`, or `max`.
+    """
+    groups: dict[str, list[StageReport]] = {}
+    for stages in several:
+        for name, stage in stages.items():
+            groups.setdefault(name, []).append(stage)
+
+    def combined(group: list[StageReport]) -> StageReport:
+        return StageReport(
+            workers=workers(stage.workers for stage in group),
+            items_in=sum(stage.items_in or 0 for stage in group),
+            items_out=sum(stage.items_out or 0 for stage in group),
+            seconds=seconds(stage.seconds for stage in group),
+            cpu_seconds=sum(stage.cpu_seconds or 0 for stage in group),
+            peak_memory_bytes=max(stage.peak_memory_bytes or 0 for stage in group),
+            bytes=sum(stage.bytes for stage in group),
+        )
+
+    return {name: combined(group) for name, group in groups.items()}
+
+
+def _describe_worker(report: WorkerReport) -> StageReport:
+    return StageReport(
+        workers=1,
+        items_in=report.items_in,
+        items_out=report.items_out,
+        seconds=report.wall_seconds,
+        cpu_seconds=report.cpu_seconds,
+        peak_memory_bytes=report.peak_memory,
+        bytes=report.weight_done,
+    )
+
+
+def complete_stages(stages: Stages, text_bytes: int, reducer: StageReport) -> dict[str, StageReport]:
+    """Return the stages for a report: with the reducer, with rates, and with bytes of text for those that read it."""
     # The chunk reader only plans what others read, and the size of a stream is known only once it has been read: both
     # are given the bytes of all documents.
     of_documents = {"chunk reader", "counter"} if "stream reader" in stages else {"chunk reader"}
-    described = {
-        stage: _describe_stage(workers, text_bytes if stage in of_documents else None)
-        for stage, workers in stages.items()
-    }
-    reducer = StageReport(
-        workers=1,
-        seconds=reducer_seconds,
-        bytes=reduced_bytes,
-        mb_per_second=_mb_per_second(reduced_bytes, reducer_seconds),
-    )
-    return {**described, "reducer": reducer}
-
-
-def _describe_stage(workers: list[WorkerReport], size: int | None) -> StageReport:
-    seconds = max(worker.wall_seconds for worker in workers)
-    done = sum(worker.weight_done for worker in workers) if size is None else size
-    return StageReport(
-        workers=len(workers),
-        items_in=sum(worker.items_in for worker in workers),
-        items_out=sum(worker.items_out for worker in workers),
-        seconds=seconds,
-        cpu_seconds=sum(worker.cpu_seconds for worker in workers),
-        peak_memory_bytes=max(worker.peak_memory for worker in workers),
-        bytes=done,
-        mb_per_second=_mb_per_second(done, seconds),
-    )
-
-
-def _mb_per_second(size: int, seconds: float) -> float | None:
-    return size / 1e6 / seconds if seconds > 0 else None
+    complete = {}
+    for name, stage in {**stages, "reducer": reducer}.items():
+        size = text_bytes if name in of_documents else stage.bytes
+        rate = size / 1e6 / stage.seconds if stage.seconds > 0 else None
+        complete[name] = replace(stage, bytes=size, mb_per_second=rate)
+    return complete

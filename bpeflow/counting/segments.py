@@ -19,26 +19,26 @@ from __future__ import annotations
 import itertools
 import logging
 import re
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
+from socket import gethostname
 from time import perf_counter
 
 from bpeflow._util.atomic import atomic_path, read_json, sync_folder, write_json
 from bpeflow._util.text import format_size
 from bpeflow.corpus.documents import DocumentStatistics
-from bpeflow.corpus.sources import CorpusEntry, check_unchanged
+from bpeflow.corpus.sources import check_unchanged
 from bpeflow.counting.fingerprint import MANIFEST_FILE, Fingerprint, has_manifest, write_manifest
-from bpeflow.counting.pipelines import PipelineRunner, sum_reports
+from bpeflow.counting.pipelines import PipelineRunner
 from bpeflow.counting.plan import Position, SegmentPart, SegmentPlan
+from bpeflow.counting.report import SegmentStatistics, Stages, combine_stages, describe_workers
 from bpeflow.counting.shards import PARTITIONS, Shard, Spilled
 from bpeflow.errors import ScratchError
-from bpeflow.flow import Executor, Pipeline, WorkerReport
 
 #: Names of the files in the folder, and of the temporary files that a killed run leaves behind.
 _OWN_NAMES = re.compile(r"(\d{6,}|sum)(-[0-9a-f]+)?\.shard|\d{6,}\.json|(manifest|fingerprint)\.json|\..*\.part")
@@ -47,10 +47,6 @@ _RECORD = re.compile(r"\d{6,}\.json").fullmatch
 _begin = attrgetter("begin")
 
 _READ_SIZE = 1 << 20
-
-#: A function that counts parts of the corpus as segments, and yields each with its counts, the host name of the machine
-#: that counted it, and the id of the process if it was a task, else 0.
-CountParts = Callable[[Iterator[SegmentPart]], Iterator[tuple[SegmentPart, "SegmentCounts", str, int]]]
 
 #: The remedy for a file that changed while it was counted.
 FILE_CHANGED_REMEDY = (
@@ -61,84 +57,55 @@ FILE_CHANGED_REMEDY = (
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class SegmentCounts:
-    """The counts of a segment, in a file, and how they were counted.
-
-    Attributes:
-        file: name of the shard's file.
-        tokens: as in `Shard`.
-        sizes: as in `Shard`.
-        sha256: SHA-256 of the file.
-        statistics: statistics of the segment's documents.
-        spilled: amount of data spilled to count it.
-        reports: work and resource use of each worker.
-    """
-
-    file: str
-    tokens: tuple[int, ...]
-    sizes: tuple[int, ...]
-    sha256: str
-    statistics: DocumentStatistics
-    spilled: Spilled
-    reports: tuple[WorkerReport, ...]
-
-    def shard(self, folder: Path, partitions: range = range(PARTITIONS)) -> Shard:
-        """Return the counts, which are in a file in `folder`, without statistics."""
-        return replace(Shard.in_file(partitions, self.tokens, self.sizes, folder / self.file), spilled=Spilled())
-
-    @property
-    def size(self) -> int:
-        """Size of the file."""
-        return sum(self.sizes)
-
-    def is_intact(self, folder: Path) -> bool:
-        """Return whether the file still exists with the content that was written."""
-        path = folder / self.file
-        try:
-            if path.stat().st_size != self.size:
-                return False
-            with path.open("rb", buffering=0) as file:
-                digest = sha256()
-                while data := file.read(_READ_SIZE):
-                    digest.update(data)
-                return digest.hexdigest() == self.sha256
-        except OSError:
-            return False
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SegmentRecord:
-    """The record of a finished segment.
+    """A finished segment: its counts, in a file, and how they were counted.
 
     Attributes:
         number: its number, in the order in which segments were begun.
         begin: position in the corpus where the segment begins.
         end: position where it ends.
         weight: the segment's part of the corpus, in bytes by the sizes of files.
-        counts: its counts.
-        seconds: wall time of the run between the segment finished before and this one.
+        file: name of the shard's file.
+        tokens: as in `Shard`.
+        sizes: as in `Shard`.
+        shard_sha256: SHA-256 of the file.
+        statistics: statistics of the segment's documents.
+        spilled: amount of data spilled to count it.
+        stages: the work of each stage of the pipeline.
         node: host name of the machine that counted it.
         process: id of the process, if it was a task; 0 if it was the pipeline of the main process.
+        seconds: wall time of the run between the segment finished before and this one.
     """
 
     number: int
     begin: Position
     end: Position
     weight: int
-    counts: SegmentCounts
-    seconds: float
+    file: str
+    tokens: tuple[int, ...]
+    sizes: tuple[int, ...]
+    shard_sha256: str
+    statistics: DocumentStatistics
+    spilled: Spilled
+    stages: Stages
     node: str
     process: int = 0
+    seconds: float = 0
 
     @property
-    def file(self) -> str:
+    def name(self) -> str:
         """Name of the record's file."""
         return f"{self.number:06d}.json"
 
+    @property
+    def size(self) -> int:
+        """Size of the shard's file."""
+        return sum(self.sizes)
+
     def save(self, folder: Path) -> None:
         """Write the record. The shard must have its name already. Raises `OSError`."""
-        write_json(folder / self.file, asdict(self))
+        write_json(folder / self.name, asdict(self))
 
     @classmethod
     def load(cls, path: Path) -> SegmentRecord | None:
@@ -150,26 +117,24 @@ class SegmentRecord:
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
 
+    def shard(self, folder: Path) -> Shard:
+        """Return the counts, which are in a file in `folder`."""
+        shard = Shard.in_file(range(PARTITIONS), self.tokens, self.sizes, folder / self.file)
+        return replace(shard, statistics=self.statistics, spilled=self.spilled)
 
-@dataclass(frozen=True)
-class SegmentStatistics:
-    """Statistics about the segments of a corpus.
-
-    Attributes:
-        segments: number of segments.
-        resumed: number of these that an earlier run had counted.
-        resumed_bytes: bytes of text in the resumed segments.
-        recounted: number of segments of an earlier run that were damaged and counted again.
-        resumed_seconds: wall time of earlier runs that was spent on finished segments.
-        bytes: total size of the segments' files.
-    """
-
-    segments: int
-    resumed: int
-    resumed_bytes: int
-    recounted: int
-    resumed_seconds: float
-    bytes: int
+    def is_intact(self, folder: Path) -> bool:
+        """Return whether the shard's file still exists with the content that was written."""
+        path = folder / self.file
+        try:
+            if path.stat().st_size != self.size:
+                return False
+            with path.open("rb", buffering=0) as file:
+                digest = sha256()
+                while data := file.read(_READ_SIZE):
+                    digest.update(data)
+                return digest.hexdigest() == self.shard_sha256
+        except OSError:
+            return False
 
 
 class SegmentFolder:
@@ -216,15 +181,15 @@ class SegmentFolder:
         """Read the records, remove those of damaged segments, and then all files that no record mentions."""
         found = {path: SegmentRecord.load(path) for path in sorted(self.path.glob("*.json")) if _RECORD(path.name)}
         readable = [record for record in found.values() if record is not None]
-        self._resumed = [record for record in readable if record.counts.is_intact(self.path)]
+        self._resumed = [record for record in readable if record.is_intact(self.path)]
         self._records = [*self._resumed]
         self._recounted = len(found) - len(self._resumed)
-        known = {MANIFEST_FILE, *(name for record in self._records for name in (record.file, record.counts.file))}
+        known = {MANIFEST_FILE, *(name for record in self._records for name in (record.name, record.file))}
         for path, record in found.items():
             if path.name not in known:
                 log.warning(
                     "%s is damaged or missing: counting its part of the corpus again",
-                    path if record is None else self.path / record.counts.file,
+                    path if record is None else self.path / record.file,
                 )
         _remove_unknown(self.path, known)
         done = format_size(sum(record.weight for record in self._records))
@@ -243,31 +208,38 @@ class SegmentFolder:
                 position = end
             position = record.end if record else limit
 
-    def _add(self, part: SegmentPart, counts: SegmentCounts, node: str, process: int) -> None:
+    def _add(self, record: SegmentRecord) -> None:
         """Record a finished segment, whose shard is in the folder."""
         now = perf_counter()
-        seconds, self._since = now - self._since, now
-        record = SegmentRecord(part.number, part.begin, part.end, part.weight, counts, seconds, node, process)
+        record, self._since = replace(record, seconds=now - self._since), now
         try:
             record.save(self.path)
         except OSError as error:
-            raise _cannot_write_segment(self.path / record.file, error) from error
+            raise _cannot_write_segment(self.path / record.name, error) from error
         self._records.append(record)
 
-    def count(self, runner: PipelineRunner, count_parts: CountParts) -> None:
-        """Count the segments that are missing, and record each.
+    def count(
+        self,
+        runner: PipelineRunner,
+        count: Callable[[Iterator[SegmentPart], Path, PipelineRunner], Iterator[SegmentRecord]],
+    ) -> list[Shard]:
+        """Count the segments that are missing, and record each. Returns the shards of all segments.
+
+        Args:
+            runner: runs pipelines.
+            count: counts parts of the corpus to a folder: `count_parts`, or the method of an engine.
 
         Raises:
             ScratchError: a segment cannot be written.
-            Exception: any error of `count_parts`.
+            Exception: any error of `count`.
         """
-        with self.kept_on_failure():
-            self._open()
-            runner.done_bytes += sum(record.weight for record in self._resumed)
-            runner.report_progress()
-            for part, counts, node, process in count_parts(self._missing()):
-                self._add(part, counts, node, process)
-        runner.reports = _worker_reports(self._records[len(self._resumed) :])
+        self._open()
+        runner.done_bytes += sum(record.weight for record in self._resumed)
+        runner.report_progress()
+        for record in count(self._missing(), self.path, runner):
+            self._add(record)
+        runner.stages = _stages(self._records[len(self._resumed) :])
+        return [record.shard(self.path.absolute()) for record in sorted(self._records, key=_begin)]
 
     @contextmanager
     def kept_on_failure(self) -> Iterator[None]:
@@ -276,48 +248,33 @@ class SegmentFolder:
             yield
         except BaseException:
             if self._records:
-                text = format_size(sum(record.counts.statistics.bytes for record in self._records))
+                text = format_size(sum(record.statistics.bytes for record in self._records))
                 log.warning("%s keeps finished segments, %s of text: continue with --resume", self.path, text)
             raise
 
-    def shards(self, folder: Path | None = None) -> list[Shard]:
-        """Return the shards of all segments, without statistics. `folder` is another path of the folder."""
-        return [record.counts.shard(folder or self.path) for record in self._records]
-
-    def documents(self) -> DocumentStatistics:
-        """Return the statistics of all documents."""
-        statistics = (record.counts.statistics for record in sorted(self._records, key=_begin))
-        return sum(statistics, start=DocumentStatistics())
-
-    def reports(self, runner: PipelineRunner) -> list[WorkerReport]:
-        """Return the reports of the workers of this run plus those of the runs that it resumes."""
-        return sum_reports(_worker_reports(self._resumed), runner.reports)
+    def stages(self, runner: PipelineRunner) -> Stages:
+        """Return the work of this run plus that of the runs that it resumes."""
+        return combine_stages([_stages(self._resumed), runner.stages])
 
     def statistics(self) -> SegmentStatistics:
         """Return statistics about the segments."""
         return SegmentStatistics(
             segments=len(self._records),
-            bytes=sum(record.counts.size for record in self._records),
+            bytes=sum(record.size for record in self._records),
             resumed=len(self._resumed),
-            resumed_bytes=sum(record.counts.statistics.bytes for record in self._resumed),
+            resumed_bytes=sum(record.statistics.bytes for record in self._resumed),
             resumed_seconds=sum(record.seconds for record in self._resumed),
             recounted=self._recounted,
         )
 
 
-def _worker_reports(records: Iterable[SegmentRecord]) -> list[WorkerReport]:
-    """Add up the reports of each worker. The workers of all processes are numbered consecutively."""
-    numbers: dict[tuple[str, str, int, int], int] = {}
-    stages: Counter[str] = Counter()
-    reports = []
+def _stages(records: Iterable[SegmentRecord]) -> Stages:
+    """Add up the work of each process, one segment after another, and then of all processes, at the same time."""
+    processes: dict[tuple[str, int], Stages] = {}
     for record in records:
-        for report in record.counts.reports:
-            worker = (report.stage, record.node, record.process, report.worker)
-            if worker not in numbers:
-                numbers[worker] = stages[report.stage]
-                stages[report.stage] += 1
-            reports.append(replace(report, worker=numbers[worker]))
-    return sum_reports([], reports)
+        process = record.node, record.process
+        processes[process] = combine_stages([processes.get(process, {}), record.stages])
+    return combine_stages(processes.values(), workers=sum, seconds=max)
 
 
 def has_segments(folder: Path) -> bool:
@@ -347,23 +304,43 @@ def _remove_unknown(folder: Path, known: Collection[str]) -> bool:
     return bool(unknown)
 
 
-def count_segment(
-    path: Path, entries: Sequence[CorpusEntry], pipeline: Pipeline, runner: PipelineRunner, executor: Executor
-) -> SegmentCounts:
-    """Count a segment by running the pipeline that counts its entries, and write it to a file.
+def count_parts(parts: Iterable[SegmentPart], folder: Path, runner: PipelineRunner) -> Iterator[SegmentRecord]:
+    """Count parts of the corpus one after another. Raises as `count_segment`."""
+    for part in parts:
+        yield count_segment(folder / f"{part.number:06d}.shard", part, runner)
+        runner.build.scratch.clear()
+
+
+def count_segment(path: Path, part: SegmentPart, runner: PipelineRunner) -> SegmentRecord:
+    """Count a part of the corpus by running its pipeline, and write the counts to a file.
 
     Raises:
         ScratchError: the segment cannot be written.
         CorpusError: a file changed while it was counted.
         Exception: any error of the pipeline.
     """
-    sums = runner.run(pipeline, executor)
-    check_unchanged(entries, FILE_CHANGED_REMEDY)
-    return write_segment(path, sums, pipeline.reports)
+    pipeline = runner.build.counting(part.entries)
+    sums = runner.run(pipeline)
+    check_unchanged(part.entries, FILE_CHANGED_REMEDY)
+    shard, digest = write_segment(path, sums)
+    return SegmentRecord(
+        number=part.number,
+        begin=part.begin,
+        end=part.end,
+        weight=part.weight,
+        file=path.name,
+        tokens=shard.tokens,
+        sizes=shard.sizes,
+        shard_sha256=digest,
+        statistics=shard.statistics,
+        spilled=shard.spilled,
+        stages=describe_workers(pipeline.reports),
+        node=gethostname(),
+    )
 
 
-def write_segment(path: Path, sums: Iterable[Shard], reports: Sequence[WorkerReport]) -> SegmentCounts:
-    """Write the sums of all partitions as the durable shard of a segment.
+def write_segment(path: Path, sums: Iterable[Shard]) -> tuple[Shard, str]:
+    """Write the sums of consecutive partitions as one durable shard. Returns the shard and its file's SHA-256.
 
     Raises `ScratchError` if it cannot be written or the sums cannot be read.
     """
@@ -376,15 +353,15 @@ def write_segment(path: Path, sums: Iterable[Shard], reports: Sequence[WorkerRep
                 file.write(data)
     except OSError as error:
         raise _cannot_write_segment(path, error) from error
-    return SegmentCounts(
-        file=path.name,
-        tokens=tuple(chain.from_iterable(shard.tokens for shard in ordered)),
-        sizes=tuple(chain.from_iterable(shard.sizes for shard in ordered)),
-        sha256=digest.hexdigest(),
-        statistics=sum((shard.statistics for shard in ordered), start=DocumentStatistics()),
-        spilled=sum((shard.spilled for shard in ordered), start=Spilled()),
-        reports=tuple(reports),
+    shard = Shard.in_file(
+        range(ordered[0].partitions.start, ordered[-1].partitions.stop),
+        chain.from_iterable(shard.tokens for shard in ordered),
+        chain.from_iterable(shard.sizes for shard in ordered),
+        path,
     )
+    statistics = sum((shard.statistics for shard in ordered), start=DocumentStatistics())
+    spilled = sum((shard.spilled for shard in ordered), start=Spilled())
+    return replace(shard, statistics=statistics, spilled=spilled), digest.hexdigest()
 
 
 def _cannot_write_segment(path: Path, error: OSError) -> ScratchError:

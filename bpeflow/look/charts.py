@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bpeflow._util.machine import load_extra
 from bpeflow.errors import ConfigError
-from bpeflow.look.usage import tokens_of_prefixes
+from bpeflow.look.usage import prefixes
 from bpeflow.run_dir.run_files import RunReport
 from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
@@ -283,15 +283,10 @@ def bytes_per_token_curve(tokenizer: Tokenizer, occurrences: NDArray[np.int64], 
         size: bytes of the text.
 
     Returns:
-        The curve; None if the vocabulary has no prefixes, see `tokens_of_prefixes`.
+        The curve; None if there are no `prefixes`.
     """
-    found = tokens_of_prefixes(tokenizer, occurrences)
-    if found is None:
-        return None
-    entries, tokens = found
-    sizes = _spread(int(entries[0]), int(entries[-1]))
-    merges = np.searchsorted(entries, sizes, side="right") - 1
-    return [float(entry) for entry in sizes], (size / np.maximum(tokens[merges], 1)).tolist()
+    found = prefixes(tokenizer, occurrences, size, _spread)
+    return ([prefix.entries for prefix in found], [prefix.bytes_per_token for prefix in found]) if found else None
 
 
 def enough_size(curve: Curve) -> tuple[int, float] | None:

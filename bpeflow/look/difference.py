@@ -11,15 +11,13 @@ import numpy as np
 
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.look.explanation import Explanation, Span, Token
+from bpeflow.look.usage import encoded_batches
 from bpeflow.look.vocabulary import VocabToken
 from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Merge
 
 #: What tokenizers can differ in besides their vocabulary.
 _SETTINGS = ("pattern", "unmatched", "normalizer", "whole_tokens")
-
-#: Pre-tokens that are encoded at once while looking for differences.
-_BATCH = 10_000
 
 
 @dataclass(frozen=True)
@@ -160,18 +158,18 @@ def compare_texts(first: Explanation, second: Explanation) -> Iterator[Block]:
 
 def compare_pretokens(first: Tokenizer, second: Tokenizer, counts: PretokenCounts) -> Iterator[PretokenDifference]:
     """Yield the pre-tokens that two tokenizers divide differently, the most frequent first."""
-    words = list(counts)
-    tokens = first.vocab.decoded_tokens, second.vocab.decoded_tokens
-    for start in range(0, len(words), _BATCH):
-        batch = words[start : start + _BATCH]
-        encoded = [each._encoder.encode_pretokens(batch, np.dtype(np.uint32)) for each in (first, second)]
-        parts = [
-            [tuple(map(table.__getitem__, part)) for part in map(np.ndarray.tolist, np.split(ids, ends[:-1]))]
-            for table, (ids, ends) in zip(tokens, encoded, strict=True)
-        ]
-        for word, count, left, right in zip(batch, counts.counts[start:].tolist(), *parts, strict=False):
-            if left != right:
-                yield PretokenDifference(word, count, left, right)
+    columns = (counts, counts.counts.tolist(), _divided(first, counts), _divided(second, counts))
+    for word, count, left, right in zip(*columns, strict=True):
+        if left != right:
+            yield PretokenDifference(word, count, left, right)
+
+
+def _divided(tokenizer: Tokenizer, counts: PretokenCounts) -> Iterator[tuple[bytes, ...]]:
+    """Yield the bytes of each pre-token's tokens."""
+    tokens = tokenizer.vocab.decoded_tokens
+    for _, ids, ends in encoded_batches(tokenizer, counts):
+        for part in np.split(ids, ends[:-1]):
+            yield tuple(map(tokens.__getitem__, part.tolist()))
 
 
 def _ordinary_ids(tokenizer: Tokenizer) -> dict[bytes, int]:

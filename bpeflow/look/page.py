@@ -20,7 +20,7 @@ import numpy as np
 
 from bpeflow import __version__
 from bpeflow._util.atomic import write_text
-from bpeflow._util.text import format_count, format_size
+from bpeflow._util.text import format_size
 from bpeflow.config import Settings
 from bpeflow.corpus.excerpts import TextSample, sample_corpus
 from bpeflow.counting.counts import PretokenCounts
@@ -41,6 +41,7 @@ from bpeflow.look.explanation import Explainer
 from bpeflow.look.render import make_page, resource
 from bpeflow.run_dir.layout import COUNTS_FILE, MONITOR_FILE, REPORT_FILE
 from bpeflow.run_dir.run_files import RunReport, read_report
+from bpeflow.run_dir.summary import describe_run
 from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 
@@ -73,7 +74,7 @@ def write_page(folder: Path, path: Path, sample: Sequence[str] = ()) -> None:
         [
             f'<p class="faint">Written by bpeflow {escape(__version__)} on {now}. This file needs no other.</p>',
             "<h2>Overview</h2>",
-            table(["", ""], [list(row) for row in _overview(run)]),
+            table(["", ""], [*_overview(run)]),
             _settings(run),
             "<h2>Charts</h2>",
             f'<div class="charts">{"".join(_figures(run, charts))}</div>',
@@ -201,43 +202,19 @@ def _read_samples(path: Path) -> list[dict[str, Any]]:
 
 def _overview(run: RunData) -> Iterator[tuple[str, str]]:
     report = run.report
-    corpus, counting, learning, versions = report.corpus, report.counting, report.learning, report.versions
-    if corpus is not None:
-        left_out = "".join(
-            f", {number:,} {what}"
-            for number, what in ((corpus.skipped_documents, "skipped: not UTF-8"), (corpus.bad_records, "bad records"))
-            if number
-        )
-        files, documents = format_count(corpus.files, "file"), format_count(corpus.documents, "document")
-        yield "Corpus", f"{format_size(corpus.bytes)} in {files}, {documents}{left_out}"
-        yield "Pre-tokens", f"{corpus.pretokens:,}, {corpus.distinct_pretokens:,} distinct"
-    yield "Pattern", _as_text(report.settings.get("pattern"))
-    if learning is None:
-        yield "Vocabulary", "none: the run only counted"
-    else:
-        before = f"{learning.replayed:,} of an earlier tokenizer and " if learning.replayed else ""
-        yield "Vocabulary", f"{learning.vocab_size:,} entries: {before}{learning.learned:,} merges"
+    yield from describe_run(report)
+    if report.learning is None:
+        yield "vocab", "none: the run only counted"
     if run.encoded:
         ratio = sum(part.bytes for part in run.encoded) / max(sum(len(part.ids) for part in run.encoded), 1)
-        yield "Bytes per token", f"{ratio:.3f} on the sample"
-    if counting is not None and corpus is not None:
-        workers = [f"{stage.workers} × {name}" for name, stage in counting.stages.items() if name in _COUNTING_STAGES]
-        how = format_count(counting.threads, "thread") if counting.in_process else ", ".join(workers)
-        yield (
-            "Counting",
-            f"{counting.seconds:,.1f} s, {format_size(corpus.bytes / max(counting.seconds, 1e-9))}/s, {how}",
-        )
-    if learning is not None:
-        yield "Learning", f"{learning.seconds:,.1f} s by {learning.backend.name}"
+        yield "bytes per token", f"{ratio:.3f} on the sample"
+    yield "pattern", _as_text(report.settings.get("pattern"))
     if report.finished:
-        yield "Finished", _time(datetime.fromisoformat(report.finished))
+        yield "finished", _time(datetime.fromisoformat(report.finished))
     yield "bpeflow", report.bpeflow
-    memory = report.peak_memory_bytes
+    versions, memory = report.versions, report.peak_memory_bytes
     peak = f", peak {format_size(memory)} in the main process" if memory else ""
-    yield "Machine", f"{versions.cores} cores, {versions.platform}, Python {versions.python}{peak}"
-
-
-_COUNTING_STAGES = ("counter", "merger")
+    yield "machine", f"{versions.cores} cores, {versions.platform}, Python {versions.python}{peak}"
 
 
 def _time(time: datetime) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,7 +110,7 @@ def inspect_corpus(tokenizer: Tokenizer, counts: PretokenCounts) -> CorpusFigure
         unused=tuple(
             VocabToken(i, token) for i, token in enumerate(tokens) if token and not occurrences[i] and i not in specials
         ),
-        prefixes=tuple(_prefixes(tokenizer, occurrences, counts.total_bytes)),
+        prefixes=prefixes(tokenizer, occurrences, counts.total_bytes, _doubling),
     )
 
 
@@ -148,12 +148,19 @@ def count_settings(tokenizer: Tokenizer, values: Mapping[str, Any]) -> CountSett
 def token_occurrences(tokenizer: Tokenizer, counts: PretokenCounts) -> NDArray[np.int64]:
     """Return how often each id occurs in the pre-tokens of a corpus."""
     occurrences = np.zeros(tokenizer.vocab_size, np.int64)
+    for start, ids, ends in encoded_batches(tokenizer, counts):
+        repeats = np.diff(ends, prepend=0)
+        np.add.at(occurrences, ids, np.repeat(counts.counts[start : start + len(ends)], repeats))
+    return occurrences
+
+
+def encoded_batches(
+    tokenizer: Tokenizer, counts: PretokenCounts
+) -> Iterator[tuple[int, NDArray[np.unsignedinteger], NDArray[np.int64]]]:
+    """Encode pre-tokens in batches. Yield the number of each batch's first, the ids, and where each pre-token ends."""
     words = list(counts)
     for start in range(0, len(words), _BATCH):
-        ids, ends = tokenizer._encoder.encode_pretokens(words[start : start + _BATCH], np.dtype(np.uint32))
-        repeats = np.diff(ends, prepend=0)
-        np.add.at(occurrences, ids, np.repeat(counts.counts[start : start + _BATCH], repeats))
-    return occurrences
+        yield start, *tokenizer._encoder.encode_pretokens(words[start : start + _BATCH], np.dtype(np.uint32))
 
 
 def tokens_of_prefixes(
@@ -201,12 +208,24 @@ def tokens_of_prefixes(
     return entries, total - np.cumsum(saved)
 
 
-def _prefixes(tokenizer: Tokenizer, occurrences: NDArray[np.int64], size: int) -> Iterator[Prefix]:
-    found = tokens_of_prefixes(tokenizer, occurrences) if size else None
+def prefixes(
+    tokenizer: Tokenizer, occurrences: NDArray[np.int64], size: int, choose: Callable[[int, int], list[int]]
+) -> tuple[Prefix, ...]:
+    """Return what prefixes of a vocabulary make of a text, given how often each id occurs in it and its bytes.
+
+    `choose` returns the sizes of prefixes, given the least and the most. There are none of a text without tokens, and
+    where `tokens_of_prefixes` returns None.
+    """
+    found = tokens_of_prefixes(tokenizer, occurrences) if occurrences.any() else None
     if found is None:
-        return
+        return ()
     entries, tokens = found
-    sizes = [_FIRST_SIZE << k for k in range(32)]
-    for number in sorted({int(entries[0]), *(n for n in sizes if entries[0] < n < entries[-1]), int(entries[-1])}):
-        merges = int(np.searchsorted(entries, number, side="right")) - 1
-        yield Prefix(number, merges, int(tokens[merges]), size / int(tokens[merges]))
+    sizes = choose(int(entries[0]), int(entries[-1]))
+    merges = np.searchsorted(entries, sizes, side="right") - 1
+    columns = zip(sizes, merges.tolist(), tokens[merges].tolist(), strict=True)
+    return tuple(Prefix(number, merge_count, made, size / made) for number, merge_count, made in columns)
+
+
+def _doubling(least: int, most: int) -> list[int]:
+    doubled = [_FIRST_SIZE << k for k in range(32)]
+    return sorted({least, *(size for size in doubled if least < size < most), most})

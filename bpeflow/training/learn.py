@@ -14,7 +14,7 @@ import numpy.typing as npt
 from bpeflow._util.machine import available_memory, explain_memory_error
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, format_size
 from bpeflow.backends import choose_backend
-from bpeflow.backends.base import MergeSession, MergeStatistics, MergeTask
+from bpeflow.backends.base import MergeSession, MergeStatistics, MergeTask, WordCounts
 from bpeflow.config import MergeSettings, check_vocab_sizes, make_settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.thinning import Thinned
@@ -331,7 +331,7 @@ def memory_needed(words: int, positions: int, vocab_size: int) -> int:
     return _size_of_counts(words, positions) + ids + _GROWING * positions
 
 
-def describe_need(counts: PretokenCounts, vocab_size: int) -> str:
+def describe_need(counts: WordCounts, vocab_size: int) -> str:
     """State the memory that learning takes, and the remedies if that is too much."""
     words, positions = len(counts), int(counts.offsets[-1])
     return (
@@ -342,7 +342,7 @@ def describe_need(counts: PretokenCounts, vocab_size: int) -> str:
     )
 
 
-def warn_of_need(counts: PretokenCounts, vocab_size: int) -> None:
+def warn_of_need(counts: WordCounts, vocab_size: int) -> None:
     """Warn if learning from `counts`, which are in memory already, takes more memory than is available."""
     words, positions = len(counts), int(counts.offsets[-1])
     available = available_memory()

@@ -11,7 +11,7 @@ import pytest
 
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.counting.count import CorpusCounter
-from bpeflow.counting.segments import SegmentCounts, count_segment
+from bpeflow.counting.segments import SegmentRecord, count_segment
 from bpeflow.run_dir.layout import SEGMENTS
 
 
@@ -43,13 +43,13 @@ class ProgressRecorder:
 def failing_after(segments: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Make counting fail once this number of segments is finished."""
 
-    def fail(path: Path, *rest: Any) -> SegmentCounts:
+    def fail(path: Path, *rest: Any) -> SegmentRecord:
         if path.name == f"{segments:06d}.shard":
             raise ZeroDivisionError
         return count_segment(path, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr("bpeflow.counting.count.count_segment", fail)
+        patch.setattr("bpeflow.counting.segments.count_segment", fail)
         yield
 
 

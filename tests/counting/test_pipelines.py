@@ -89,14 +89,11 @@ def test_statistics_have_documents_and_workers(corpus: Path) -> None:
     counted = CorpusCounter(settings).count()
     assert counted.documents == DocumentStatistics(160, 0, sum(p.stat().st_size for p in corpus.iterdir()))
     assert counted.corpus.files == 2
-    assert [(w.stage, w.worker) for w in counted.workers] == [
-        ("chunk reader", 0),
-        ("counter", 0),
-        ("counter", 1),
-        ("merger", 0),
-        ("merger", 1),
-    ]
-    assert sum(w.weight_done for w in counted.workers if w.stage == "counter") == counted.documents.bytes
+    stages = counted.counting.stages
+    workers = {"chunk reader": 1, "counter": 2, "merger": 2, "reducer": 1}
+    assert {name: stage.workers for name, stage in stages.items()} == workers
+    assert [*stages] == [*workers]
+    assert stages["counter"].bytes == counted.documents.bytes
 
 
 def test_the_observer_gets_progress_and_the_monitor_gets_queues(corpus: Path) -> None:

@@ -32,8 +32,9 @@ from bpeflow.corpus.sources import CorpusEntry
 from bpeflow.counting import ray_tasks
 from bpeflow.counting.cluster import Cluster, connect
 from bpeflow.counting.count import CorpusCounter, CorpusCounts
+from bpeflow.counting.plan import SegmentPart
 from bpeflow.counting.ray_tasks import ClusterCounting, CountTasks
-from bpeflow.counting.segments import SegmentCounts
+from bpeflow.counting.segments import SegmentFolder, SegmentRecord
 from bpeflow.counting.shards import Shard
 from bpeflow.dataset import encode_tasks
 from bpeflow.dataset.encode import encode_file
@@ -115,7 +116,7 @@ def count(nodes: Any, inputs: object, run: Path, retries: int = 3, **options: An
 @pytest.fixture
 def in_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sum in tasks, however little there is to sum."""
-    monkeypatch.setattr("bpeflow.counting.count._SMALL_SUM", 0)
+    monkeypatch.setattr("bpeflow.counting.ray_tasks._SMALL_SUM", 0)
 
 
 def assert_equal(counted: CorpusCounts, whole: CorpusCounts) -> None:
@@ -224,13 +225,9 @@ def test_counts_are_those_of_the_local_engine(
 class DyingTasks(CountTasks):
     """Tasks that die at each of some steps, once, and one of those that sum, too."""
 
-    def count_segment(self, number: int, entries: Sequence[CorpusEntry]) -> SegmentCounts:
+    def count_segment(self, part: SegmentPart) -> SegmentRecord:
         step = next((step for step in STEPS if first_time(self.marks / step)), None)
-        return (
-            run_and_die(step, super().count_segment, number, entries)
-            if step
-            else super().count_segment(number, entries)
-        )
+        return run_and_die(step, super().count_segment, part) if step else super().count_segment(part)
 
     def sum_partitions(self, shards: Sequence[Shard]) -> Shard:
         dies = first_time(self.marks / "sum")
@@ -261,7 +258,7 @@ def test_a_task_may_die_at_any_step(
 class DeadlyTasks(CountTasks):
     """Tasks that always die."""
 
-    def count_segment(self, number: int, entries: Sequence[CorpusEntry]) -> SegmentCounts:
+    def count_segment(self, part: SegmentPart) -> SegmentRecord:
         die()
         raise AssertionError
 
@@ -285,9 +282,9 @@ def test_bad_input_names_its_node(nodes: Any, cluster: Cluster, corpus: Path, tm
 class Elsewhere(CountTasks):
     """Tasks on a node that has other files."""
 
-    def count_segment(self, number: int, entries: Sequence[CorpusEntry]) -> SegmentCounts:
+    def count_segment(self, part: SegmentPart) -> SegmentRecord:
         (self.folder.parent.parent / "text").unlink(missing_ok=True)
-        return super().count_segment(number, entries)
+        return super().count_segment(part)
 
 
 def test_a_path_that_a_node_does_not_see(
@@ -398,7 +395,7 @@ def test_a_node_is_removed(
     nodes: Any, cluster: Cluster, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = next(node for node in nodes.list_all_nodes() if node is not nodes.head_node)
-    save = ray_tasks.SegmentFolder._add
+    save = SegmentFolder._add
     saved: list[object] = []
 
     def remove_node(*arguments: Any) -> None:
@@ -407,7 +404,7 @@ def test_a_node_is_removed(
         if len(saved) == 2:
             nodes.remove_node(node, allow_graceful=False)
 
-    monkeypatch.setattr(ray_tasks.SegmentFolder, "_add", remove_node)
+    monkeypatch.setattr(SegmentFolder, "_add", remove_node)
     counted = count(nodes, str(corpus), tmp_path / "run")
     assert_equal(counted, counter(str(corpus), None).count())
     wait_until(lambda: cluster._count_slots() == 1)

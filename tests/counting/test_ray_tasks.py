@@ -18,7 +18,7 @@ from bpeflow.config import CountSettings, EngineSettings, make_settings
 from bpeflow.counting.cluster import connect
 from bpeflow.counting.count import CorpusCounter, CorpusCounts
 from bpeflow.counting.ray_tasks import ClusterCounting
-from bpeflow.counting.segments import SegmentCounts, count_segment
+from bpeflow.counting.segments import SegmentRecord, count_segment
 from bpeflow.errors import ConfigError, CorpusError, InvalidUtf8Error, TaskLostError
 from bpeflow.flow import MonitorSample
 
@@ -40,7 +40,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> InlineRay:
 @pytest.fixture
 def in_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sum in tasks, however little there is to sum."""
-    monkeypatch.setattr("bpeflow.counting.count._SMALL_SUM", 0)
+    monkeypatch.setattr("bpeflow.counting.ray_tasks._SMALL_SUM", 0)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def count(corpus: Path | str, run: Path, engine: dict[str, Any] | None = None, *
 def assert_equal(counted: CorpusCounts, whole: CorpusCounts, total: int) -> None:
     assert counted.counts == whole.counts
     assert counted.documents == whole.documents
-    assert sum(worker.weight_done for worker in counted.workers if worker.stage == "counter") == total
+    assert counted.counting.stages["counter"].bytes == total
 
 
 def size_of(corpus: Path) -> int:
@@ -229,15 +229,15 @@ def test_a_run_is_resumed_on_another_engine(
     if first == "cluster":
         counted = counter(corpus, tmp_path / "run").count()
     else:
-        counted_segments: list[SegmentCounts] = []
+        counted_segments: list[SegmentRecord] = []
 
-        def fail_after_two(path: Path, *arguments: Any) -> SegmentCounts:
+        def fail_after_two(path: Path, *arguments: Any) -> SegmentRecord:
             if len(counted_segments) == 2:
                 raise ZeroDivisionError
             counted_segments.append(count_segment(path, *arguments))
             return counted_segments[-1]
 
-        monkeypatch.setattr("bpeflow.counting.count.count_segment", fail_after_two)
+        monkeypatch.setattr("bpeflow.counting.segments.count_segment", fail_after_two)
         with pytest.raises(ZeroDivisionError):
             counter(corpus, tmp_path / "run", segment_size="30kb").count()
         InlineRay().use(monkeypatch)

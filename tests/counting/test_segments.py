@@ -56,7 +56,7 @@ def test_counts_do_not_depend_on_segments(corpus: Path, tmp_path: Path, options:
     assert parts.counts == whole.counts
     assert parts.documents == whole.documents
     assert parts.counting.spilled.shards == 0
-    assert sum(worker.weight_done for worker in parts.workers if worker.stage == "counter") == corpus_size(corpus)
+    assert parts.counting.stages["counter"].bytes == corpus_size(corpus)
     assert has_segments(tmp_path / "run" / SEGMENTS)
     counting.forget_segments()
     assert not list((tmp_path / "run").iterdir())
@@ -178,7 +178,7 @@ def test_finished_segments_are_resumed(
     assert progress[-1] == (corpus_size(corpus), corpus_size(corpus))
     assert [counted for counted, _ in progress] == sorted(counted for counted, _ in progress)
     assert parts.counting.segments.resumed_bytes >= done * 8000
-    assert sum(worker.weight_done for worker in parts.workers if worker.stage == "counter") == corpus_size(corpus)
+    assert parts.counting.stages["counter"].bytes == corpus_size(corpus)
     assert parts.counting.seconds > parts.counting.segments.resumed_seconds > 0
 
 
@@ -244,7 +244,7 @@ def test_segments_may_be_finished_in_any_order(corpus: Path, tmp_path: Path, mon
     assert (parts.counting.segments.resumed, parts.counting.segments.recounted) == (2, 0)
     assert parts.counts == whole.counts
     assert parts.documents == whole.documents
-    assert sum(worker.weight_done for worker in parts.workers if worker.stage == "counter") == corpus_size(corpus)
+    assert parts.counting.stages["counter"].bytes == corpus_size(corpus)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_segments_may_be_finished_in_any_order(corpus: Path, tmp_path: Path, mon
         lambda path: path.write_bytes(b""),
         lambda path: path.write_text("[]"),
         lambda path: path.write_text("{}"),
-        lambda path: path.write_text(path.read_text().replace('"version": 3', '"version": 4')),
+        lambda path: path.write_text(path.read_text().replace('"version": 4', '"version": 5')),
     ],
 )
 def test_a_damaged_manifest_is_an_error_with_the_remedy(
@@ -271,8 +271,8 @@ def test_a_manifest_of_another_version_is_an_error(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_after(2, counter(corpus, tmp_path / "run", segment_size="8kb"), monkeypatch)
-    monkeypatch.setattr(fingerprint_module, "VERSION", 4)
-    with pytest.raises(ResumeError, match="it has version 3, this bpeflow reads 4"):
+    monkeypatch.setattr(fingerprint_module, "VERSION", 5)
+    with pytest.raises(ResumeError, match="it has version 4, this bpeflow reads 5"):
         counter(corpus, tmp_path / "run", segment_size="8kb").count()
 
 

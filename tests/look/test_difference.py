@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bpeflow import Tokenizer, count
-from bpeflow.look import difference as module
+from bpeflow.look import usage
 from bpeflow.look.difference import compare_pretokens, compare_texts, compare_vocabs
 from bpeflow.vocab import Merge, Vocab
 
@@ -74,9 +74,9 @@ def test_blocks_are_the_shortest_with_common_ends(pair: tuple[Tokenizer, Tokeniz
         assert block.differs != same
 
 
-@pytest.mark.parametrize("batch", [1, 10_000])
+@pytest.mark.parametrize("batch", [1, 100_000])
 def test_the_most_frequent_pretokens_that_differ_come_first(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_BATCH", batch)
+    monkeypatch.setattr(usage, "_BATCH", batch)
     counts = count(iter(["low low the the the hew"]))
     first, second = tokenizer_of(*BASE), tokenizer_of((b"h", b"e"))
     found = list(compare_pretokens(first, second, counts))[:2]

@@ -24,7 +24,7 @@ from power_cuts import Moment, Recorder, Tree, read_tree, write_tree
 
 import bpeflow
 from bpeflow.counting.budget import MemoryBudget
-from bpeflow.counting.segments import SegmentCounts, SegmentRecord, count_segment
+from bpeflow.counting.segments import SegmentRecord, count_segment
 from bpeflow.errors import ResumeError
 from bpeflow.run_dir import run_files
 from bpeflow.run_dir.layout import DONE_FILE
@@ -85,11 +85,11 @@ def resume(settings: dict[str, object]) -> dict[str, Any] | None:
     os.fsync = lambda descriptor: None  # no second power cut follows, and syncing takes most of the time
     counted: list[object] = []
 
-    def record_count(path: Path, *rest: Any) -> SegmentCounts:
+    def record_count(path: Path, *rest: Any) -> SegmentRecord:
         counted.append(path)
         return count_segment(path, *rest)
 
-    bpeflow.counting.count.count_segment = record_count
+    bpeflow.counting.segments.count_segment = record_count
     try:
         result = bpeflow.train({**settings, "resume": True})
     except ResumeError:

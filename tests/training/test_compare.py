@@ -135,5 +135,5 @@ def test_the_first_difference_is_reported_with_status_1(
     assert "merge 2 differs" in err
     assert "learned b'o' b'w' (7 times), python b'o' b'w' (8 times)" in err
     assert out == ""
-    with pytest.raises(BackendsDifferError, match="9 merges and python 2"):
+    with pytest.raises(BackendsDifferError, match="python no more merges"):
         compare(COUNTS, settings(min_frequency=2), contenders([native, "python"], [1]), 1)

@@ -1,0 +1,342 @@
+"""Compiled patterns: the tables by which the native library finds pre-tokens, as bytes that can be pickled.
+
+`compile_pattern` makes them, from the pattern or from an earlier process's file in the user's cache folder. `Matcher`
+states in Python how they are used.
+
+The `regex` module stays the definition. Each pattern that is compiled is compared with it on a few thousand short
+texts, of characters of all classes. If one is split differently, the pattern is left to the `regex` module, with a
+warning.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import sys
+from base64 import b64decode, b64encode
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from time import thread_time
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from bpeflow._util.atomic import read_json, write_json
+from bpeflow.errors import FormatError
+from bpeflow.pretokenize.automaton import DEAD, Dfa
+from bpeflow.pretokenize.cuts import safe_pairs
+from bpeflow.pretokenize.syntax import UnsupportedPattern
+from bpeflow.pretokenize.transducer import (
+    BOUNDARY,
+    BOUNDARY_BEFORE_PREVIOUS,
+    IN_GAP,
+    SPECIAL,
+    STARTS,
+    STARTS_AT_PREVIOUS,
+    leaves_gaps,
+    make_transducer,
+)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CompiledStep:
+    """The tables of one regular expression. Numbers are in native byte order, and tables are by rows.
+
+    The end of the text is read like a character, in column number `classes`.
+
+    Attributes:
+        first: uint32[ranges], the first code point of each range, ascending from 0. Together they cover 0..0x10FFFF.
+        range_class: uint8[ranges], the class of the code points of each range.
+        classes: the number of classes of characters.
+        next: uint16[states, classes + 1], the DFA: 2 * (1 + next state, or 0 if no match can follow) + 1 if a match
+            ends before the character that is read. The start is state 0.
+        moves: uint16[configurations, classes + 1], the transducer (see `transducer`): the next configuration; 0 after
+            the end of the text and where flags are `SPECIAL`. Empty, as are `flags` and `info`, if it were too large.
+        flags: uint8[configurations, classes + 1], the flags of each transition.
+        info: uint8[configurations], `IN_GAP` and `FRESH`.
+        gap_start: the configuration in which matching resumes after a failed attempt; 0 if there are no gaps.
+        has_gaps: whether there is text that the expression does not match.
+        cuts: uint8[classes, classes], whether a text may be cut between characters of two classes (see `cuts`).
+    """
+
+    first: bytes
+    range_class: bytes
+    classes: int
+    next: bytes
+    moves: bytes
+    flags: bytes
+    info: bytes
+    gap_start: int
+    has_gaps: bool
+    cuts: bytes
+
+
+@dataclass(frozen=True)
+class CompiledPattern:
+    """The tables of a pattern: those of its regular expression, or of each, if it is a sequence."""
+
+    steps: tuple[CompiledStep, ...]
+
+
+@lru_cache(maxsize=64)
+def compile_pattern(sources: tuple[str, ...]) -> CompiledPattern:
+    """Compile one or several regular expressions that the `regex` module accepts.
+
+    Raises:
+        UnsupportedPattern: only the `regex` module can match them. The message says why.
+    """
+    compiled = _read_cached(sources)
+    if compiled is None:
+        compiled = CompiledPattern(tuple(_compile_one(sources, number) for number in range(len(sources))))
+        _write_cached(sources, compiled)
+    return compiled
+
+
+def _compile_one(sources: Sequence[str], number: int) -> CompiledStep:
+    try:
+        step = compile_step(sources[number])
+        _compare(step, sources[number])
+    except UnsupportedPattern as error:
+        if len(sources) == 1:
+            raise
+        raise UnsupportedPattern(f"of expression {number + 1}, {error}") from error
+    return step
+
+
+def compile_step(source: str) -> CompiledStep:
+    """Compile one regular expression, without the comparison and the cache. Raises `UnsupportedPattern`."""
+    import regex
+
+    allowed = regex.VERSION0 | regex.UNICODE | regex.IGNORECASE | regex.DOTALL
+    if regex.compile(source).flags & ~allowed:
+        raise UnsupportedPattern("it has flags other than i and s")
+    dfa = Dfa(source)
+    transducer = make_transducer(dfa)
+    return CompiledStep(
+        first=_pack(dfa.classes.first, np.uint32),
+        range_class=_pack(dfa.classes.range_class, np.uint8),
+        classes=dfa.end,
+        next=_pack([[2 * (after + 1) + match for after, match in row] for row in dfa.table], np.uint16),
+        moves=_pack(transducer.moves, np.uint16) if transducer else b"",
+        flags=_pack(transducer.flags, np.uint8) if transducer else b"",
+        info=_pack(transducer.info, np.uint8) if transducer else b"",
+        gap_start=transducer.gap_start if transducer else 0,
+        has_gaps=leaves_gaps(dfa),
+        cuts=_pack(safe_pairs(dfa), np.uint8),
+    )
+
+
+def _pack(numbers: Any, dtype: DTypeLike) -> bytes:
+    return np.array(numbers, dtype).tobytes()
+
+
+# ---- the matcher, as a specification
+
+
+class Matcher:
+    """Finds the matches of one step in texts, slowly, in the two ways in which native code does."""
+
+    def __init__(self, step: CompiledStep) -> None:
+        """Unpack the tables of a step."""
+        width = step.classes + 1
+        self.step = step
+        self.first: list[int] = np.frombuffer(step.first, np.uint32).tolist()
+        self.next: list[list[int]] = np.frombuffer(step.next, np.uint16).reshape(-1, width).tolist()
+        self._moves: list[list[int]] = np.frombuffer(step.moves, np.uint16).reshape(-1, width).tolist()
+        self._flags: list[list[int]] = np.frombuffer(step.flags, np.uint8).reshape(-1, width).tolist()
+
+    def class_of(self, character: str) -> int:
+        """Return the class of a character."""
+        return self.step.range_class[bisect_right(self.first, ord(character)) - 1]
+
+    def match_spans(self, text: str) -> list[tuple[int, int]]:
+        """Return the start and the end of each match, found one at a time by the DFA."""
+        read = self._read(text)
+        spans, position = [], 0
+        while position < len(text):
+            end = self._match_end(read, position)
+            if end is not None:
+                spans.append((position, end))
+            position = position + 1 if end is None else end
+        return spans
+
+    def boundaries(self, text: str) -> list[int]:
+        """Return the end of each match and of each gap, found by the transducer."""
+        read = self._read(text)
+        found: list[int] = []
+        config = position = start = 0
+        while True:
+            flags = self._flags[config][read[position]]
+            if flags & SPECIAL:
+                end = self._match_end(read, start)
+                if end is None:
+                    start, config = start + 1, self.step.gap_start
+                else:
+                    if self.step.info[config] & IN_GAP:
+                        found.append(start)
+                    found.append(end)
+                    start, config = end, 0
+                position = start
+                continue
+            if flags & BOUNDARY_BEFORE_PREVIOUS:
+                found.append(position - 1)
+            if flags & BOUNDARY:
+                found.append(position)
+            if position == len(text):
+                break
+            if flags & STARTS:
+                start = position
+            elif flags & STARTS_AT_PREVIOUS:
+                start = position - 1
+            elif not self.step.has_gaps and found:
+                start = found[-1]
+            config = self._moves[config][read[position]]
+            position += 1
+        if text and found[-1:] != [len(text)]:  # it ends in a gap
+            found.append(len(text))
+        return found
+
+    def _read(self, text: str) -> list[int]:
+        return [*map(self.class_of, text), self.step.classes]
+
+    def _match_end(self, read: Sequence[int], position: int) -> int | None:
+        """Return the end of the match that starts at a position; None if there is none."""
+        state, found = 0, None
+        while state != DEAD:
+            after = self.next[state][read[position]]
+            if after & 1:
+                found = position
+            state = (after >> 1) - 1
+            position += 1
+        return found
+
+
+# ---- the comparison with the `regex` module
+
+
+#: Texts of two characters, and longer ones, with which a pattern is compared.
+_PAIRS, _LONGER = 1000, 1500
+
+#: CPU seconds after which the comparison ends, as patterns can be exponentially slow in the `regex` module.
+_MAX_SECONDS = 1.0
+
+
+def _compare(step: CompiledStep, source: str) -> None:
+    """Raise `UnsupportedPattern`, and warn, if `regex` and the tables split a text differently."""
+    import regex
+
+    pattern = regex.compile(source)
+    matcher = Matcher(step)
+    begun = thread_time()
+    for text in _texts(matcher):
+        if thread_time() > begun + _MAX_SECONDS:
+            break
+        try:
+            expected = [match.span() for match in pattern.finditer(text, timeout=_MAX_SECONDS)]
+        except TimeoutError:
+            break
+        boundaries = sorted({*(end for span in expected for end in span), *([len(text)] if text else [])} - {0})
+        if matcher.match_spans(text) != expected or (step.moves and matcher.boundaries(text) != boundaries):
+            log.warning(
+                "the pattern %r is not compiled, because it would split %a differently from the regex module; this is "
+                "an error in bpeflow: please report it. Results are right, as the regex module is used instead",
+                source,
+                text,
+            )
+            raise UnsupportedPattern("its automaton differs from the regex module, which is an error in bpeflow")
+
+
+def _texts(matcher: Matcher) -> Iterator[str]:
+    """Yield texts of characters of all classes: each, pairs, and random walks through the automaton."""
+    chance = random.Random(33)  # noqa: S311 (the same texts each time)
+    members = _members(matcher, chance)
+    classes = range(matcher.step.classes)
+
+    def text(*read: int) -> str:
+        return "".join(chance.choice(members[one]) for one in read)
+
+    for one in classes:
+        yield text(one)
+    pairs = [(x, w) for x in classes for w in classes]
+    for x, w in chance.sample(pairs, min(len(pairs), _PAIRS)):
+        yield text(x, w)
+    alive = [[one for one in classes if row[one] > 1] for row in matcher.next]
+    for _ in range(_LONGER):
+        read: list[int] = []
+        state = 0
+        for _ in range(chance.randrange(3, 12)):
+            goes_on = alive[state] if chance.random() < 0.8 else []
+            read.append(chance.choice(goes_on or classes))
+            state = max((matcher.next[state][read[-1]] >> 1) - 1, 0)
+        yield text(*read)
+
+
+def _members(matcher: Matcher, chance: random.Random) -> list[list[str]]:
+    """Return for each class some of its characters, at the ends of ranges."""
+    ranges: list[list[str]] = [[] for _ in range(matcher.step.classes)]
+    for number, after in enumerate([*matcher.first[1:], 0x110000]):
+        ends = {matcher.first[number], after - 1}
+        ranges[matcher.step.range_class[number]] += [chr(end) for end in ends if not 0xD800 <= end < 0xE000]
+    return [chance.sample(ends, min(len(ends), 8)) for ends in ranges]
+
+
+# ---- the cache
+
+
+#: Changes with the tables, and with what compiling makes of a pattern.
+_FORMAT = 1
+
+
+def _cache_path(sources: Sequence[str]) -> Path:
+    """Return the file of a pattern's tables. Raises `RuntimeError` if the user has no home folder."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not folder.is_absolute():
+        folder = Path.home() / ".cache"
+    digest = sha256(json.dumps(_key(sources)).encode()).hexdigest()
+    return folder / "bpeflow" / "patterns" / f"{digest[:32]}.json"
+
+
+def _key(sources: Sequence[str]) -> dict[str, Any]:
+    """Return all that the tables depend on."""
+    import regex
+
+    return {"format": _FORMAT, "regex": regex.__version__, "byteorder": sys.byteorder, "sources": [*sources]}
+
+
+def _read_cached(sources: Sequence[str]) -> CompiledPattern | None:
+    """Return the tables of an earlier process; None if there are none, or if they are damaged."""
+    try:
+        values = read_json(_cache_path(sources))
+        steps = values.pop("steps")
+        if values != _key(sources):
+            return None
+        return CompiledPattern(
+            tuple(CompiledStep(**{name: _loaded(one) for name, one in step.items()}) for step in steps)
+        )
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _write_cached(sources: Sequence[str], compiled: CompiledPattern) -> None:
+    """Keep the tables for later processes, if there is a folder to write to."""
+    steps = [{name: _dumped(one) for name, one in asdict(step).items()} for step in compiled.steps]
+    with suppress(OSError, RuntimeError, FormatError):
+        write_json(_cache_path(sources), {**_key(sources), "steps": steps}, indent=None)
+
+
+def _dumped(value: Any) -> Any:
+    return b64encode(value).decode() if isinstance(value, bytes) else value
+
+
+def _loaded(value: Any) -> Any:
+    return b64decode(value) if isinstance(value, str) else value

@@ -1,0 +1,74 @@
+"""`describe_run`: a run in a few lines, for the terminal and for the page about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bpeflow._util.text import format_count, format_size, one_line, show_token
+from bpeflow.counting.report import CountingReport
+from bpeflow.run_dir.run_files import LearningReport, RunReport
+
+#: Columns of the screen for the longest token: web text contains runs of thousands of spaces, which become tokens.
+_LONGEST_SHOWN = 60
+
+
+def describe_run(report: RunReport) -> Iterator[tuple[str, str]]:
+    """Yield labelled lines about a run. One without a label belongs to the line before it."""
+    counting = report.counting
+    if corpus := report.corpus:
+        stored = _input_bytes(counting) if counting else corpus.bytes
+        files = f"{format_count(corpus.files, 'file')} of {format_size(stored)}"
+        documents = format_count(corpus.documents, "document")
+        pretokens = f"{corpus.pretokens:,} pre-tokens, {corpus.distinct_pretokens:,} distinct"
+        yield "corpus", f"{format_size(corpus.bytes)} of text in {files} and {documents}: {pretokens}"
+        if corpus.skipped_documents:
+            yield "", f"{format_count(corpus.skipped_documents, 'document')} skipped: not UTF-8"
+        if corpus.bad_records:
+            yield "", f"{format_count(corpus.bad_records, 'bad record')} left out"
+        if counting and report.counts is None:
+            rate = f"{format_size(stored / max(counting.seconds, 1e-9))}/s of input"
+            yield "counting", f"{counting.seconds:.1f} s, {rate} ({_workers(counting)})"
+            yield from (("", line) for line in _counting_details(counting))
+    if report.counts:
+        yield "counts", f"{one_line(report.counts)}, of an earlier run"
+    if learning := report.learning:
+        yield "learning", f"{learning.seconds:.1f} s for {_merges(learning)}"
+        if thinned := learning.thinned:
+            yield "", f"thin_rare: from {thinned.kept_pretokens:,} of {thinned.pretokens:,} distinct pre-tokens"
+        longest = learning.longest_token
+        shown = f"{format_count(longest.bytes, 'byte')}: {show_token(bytes.fromhex(longest.hex), _LONGEST_SHOWN)}"
+        yield "vocab", f"{learning.vocab_size:,} tokens; the longest has {shown}"
+
+
+def _counting_details(counting: CountingReport) -> list[str]:
+    lines = []
+    if (segments := counting.segments) and segments.resumed:
+        already = f"{segments.resumed:,} of {format_count(segments.segments, 'segment')}"
+        lines.append(f"{already}, {format_size(segments.resumed_bytes)} of text, were already counted")
+    if engine := counting.engine:
+        lines.append(f"{format_count(engine.tasks, 'task')} on {format_count(len(engine.nodes), 'node')}")
+    if counting.spilled.shards:
+        limit = format_size(counting.memory_limit)
+        lines.append(f"{format_size(counting.spilled.bytes)} of counts were spilled to disk: memory_limit is {limit}")
+    return lines
+
+
+def _input_bytes(counting: CountingReport) -> int:
+    """Return the size of the input as it is stored, which progress counts too: compressed, or in JSON."""
+    readers = counting.stages.get("stream reader") or counting.stages["counter"]
+    return readers.bytes or counting.stages["chunk reader"].bytes  # the size of standard input is unknown
+
+
+def _merges(learning: LearningReport) -> str:
+    backend = learning.backend
+    threads = f", {backend.threads} threads" if backend.threads > 1 else ""
+    after = f" after {learning.replayed:,} replayed" if learning.replayed else ""
+    after += f", {learning.resumed:,} of them resumed" if learning.resumed else ""
+    return f"{learning.learned:,} merges{after} ({backend.name}{threads})"
+
+
+def _workers(counting: CountingReport) -> str:
+    counters, mergers = counting.stages["counter"], counting.stages["merger"]
+    if counting.in_process:
+        return f"{format_count(counting.threads, 'thread')}, no worker processes"
+    return f"{format_count(counters.workers, 'counter')}, {format_count(mergers.workers, 'merger')}"
