@@ -98,7 +98,7 @@ def _size(pattern: str) -> int:
     """Return a bound on the work of compiling a pattern: its length, if each repetition is written out.
 
     >>> _size("abc"), _size("(?:ab){50}"), _size("(?:(?:ab){50}){50}")
-    (3, 252, 12852)
+    (3, 250, 12650)
     """
     weight = _FOLDED if _FOLDING.search(pattern) else 1
     if _VERBOSE.search(pattern):  # where a bracket may belong to a comment, any repetition may contain the others

@@ -14,11 +14,15 @@ from bpeflow.pretokenize import patterns
 from bpeflow.pretokenize.limits import TimeLimit, check_size
 from bpeflow.pretokenize.normalizer import Normalizer, load_normalizer
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.pretokenize.published import PUBLISHED_PATTERNS
 
 if TYPE_CHECKING:
     import regex as regex_module
 
 _CUSTOM = "custom"
+
+#: The names of patterns.
+_NAMES = (*NAMED_PATTERNS, *PUBLISHED_PATTERNS)
 
 #: The most characters of unmatched text, and of the text on either side of it, that a message shows.
 _SHOWN = 20
@@ -272,7 +276,7 @@ class SequencePretokenizer(Pretokenizer):
 def load_pretokenizer(
     pattern: str | Sequence[str], unmatched: UnmatchedPolicy = "isolate", normalizer: str | Iterable[str] = ()
 ) -> Pretokenizer:
-    r"""Return the pre-tokenizer of a named pattern (see `patterns.NAMED_PATTERNS`) or of a regular expression.
+    r"""Return the pre-tokenizer of a named pattern, which `patterns` or `published` has, or of a regular expression.
 
     >>> load_pretokenizer(r"\w+|\W").pretokens("one, two")
     ['one', ',', ' ', 'two']
@@ -299,26 +303,35 @@ def load_pretokenizer(
         named = NAMED_PATTERNS[pattern]
         return Pretokenizer(named.name, named.regex, named.cut, unmatched, loaded)
     if not pattern:
-        raise PatternError(f"the pattern is empty; use one of {', '.join(NAMED_PATTERNS)}, or a regular expression")
+        raise PatternError(f"the pattern is empty; use one of {', '.join(_NAMES)}, or a regular expression")
     if re.fullmatch(r"[A-Za-z0-9_-]+", pattern):
-        nearest = close_matches(pattern.lower(), NAMED_PATTERNS)
+        nearest = close_matches(pattern.lower(), _NAMES)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-        raise PatternError(f"unknown pattern {pattern!r}; {hint}the named patterns are {', '.join(NAMED_PATTERNS)}")
+        raise PatternError(f"unknown pattern {pattern!r}; {hint}the named patterns are {', '.join(_NAMES)}")
     pretokenizer = Pretokenizer(_CUSTOM, pattern, unmatched=unmatched, normalizer=loaded)
     _ = pretokenizer.compiled  # raises now if it is invalid
     return pretokenizer
 
 
 def simplest_pattern(pattern: str | Sequence[str]) -> Pattern:
-    """Return a list as a tuple, and one expression as a string. Raises `PatternError` for anything else."""
+    r"""Return a list as a tuple, one expression as a string, and the expressions of published patterns for their names.
+
+    >>> simplest_pattern(["starcoder", r"\w+"])
+    ('\\p{N}|\\P{N}+', 'gpt2', '\\w+')
+
+    Raises:
+        PatternError: `pattern` is neither a string nor a list of strings.
+    """
     if isinstance(pattern, str):
-        return pattern
+        return PUBLISHED_PATTERNS.get(pattern, pattern)
     if not isinstance(pattern, Sequence) or not all(isinstance(step, str) for step in pattern):
         found = type(pattern).__name__
         raise PatternError(f"a pattern must be a str (a name or a regular expression) or a list of them, not {found}")
     if not pattern:
-        raise PatternError(f"the pattern is empty; use one of {', '.join(NAMED_PATTERNS)}, or a regular expression")
-    return tuple(pattern) if len(pattern) > 1 else pattern[0]
+        raise PatternError(f"the pattern is empty; use one of {', '.join(_NAMES)}, or a regular expression")
+    known: list[Pattern] = [PUBLISHED_PATTERNS.get(step, step) for step in pattern]
+    steps = tuple(chain.from_iterable((step,) if isinstance(step, str) else step for step in known))
+    return steps if len(steps) > 1 else steps[0]
 
 
 def _show(text: str, start: int, end: int) -> Unmatched:
