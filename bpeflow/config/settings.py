@@ -78,7 +78,6 @@ class SourceSettings(Frozen):
         example=["books/*.jsonl.zst"],
         min_length=1,
         validation_alias=AliasChoices("paths", "path"),
-        serialization_alias="paths",
     )
     exclude: Paths = setting((), "globs of files to leave out, besides those of the corpus", example=["*.bak"])
     weight: int = setting(1, "number of times each document counts", example=3, ge=1, le=1_000_000)

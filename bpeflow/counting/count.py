@@ -11,7 +11,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from bpeflow._util.machine import available_cores, explain_memory_error
+from bpeflow._util.machine import available_cores
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus.checks import FirstLook, report_unmatched, warn_of_empty_sources, why_nothing
 from bpeflow.corpus.documents import DocumentStatistics
@@ -28,7 +28,7 @@ from bpeflow.counting.report import CorpusReport, CountingReport, StageReport, c
 from bpeflow.counting.segments import SegmentFolder, count_parts, has_segments, remove_segments
 from bpeflow.counting.shards import PARTITIONS, RECORD, Shard, Spilled, new_scratch, removed_at_end
 from bpeflow.counting.table import SharedTables
-from bpeflow.errors import ConfigError, CorpusError
+from bpeflow.errors import ConfigError, CorpusError, explain_memory_error
 from bpeflow.flow import Executor, MonitorSample
 from bpeflow.pretokenize.native import chosen_instructions, native_unicode_version, why_regex
 from bpeflow.pretokenize.normalizer import UNICODE_VERSION

@@ -21,6 +21,7 @@ from bpeflow._util import native
 from bpeflow._util.native import Handle, load_library
 from bpeflow.corpus.documents import Delimiters, DocumentStatistics
 from bpeflow.counting.shards import PARTITIONS, RECORD, Shard, address, explain_write_error
+from bpeflow.flow import map_in_threads
 from bpeflow.pretokenize.native import NATIVE_PATTERNS, chosen_instructions
 from bpeflow.pretokenize.regex import Pretokenizer
 
@@ -237,8 +238,6 @@ class SharedTables:
         Faster than the sum of shards, as pre-tokens are sorted only once, after those of all tables have been added up.
         Each thread has a partition of its own, which are not the partitions of shards. Raises `CountOverflowError`.
         """
-        from concurrent.futures import ThreadPoolExecutor
-
         import numpy as np  # late, as workers do not need it and start in half the time without
 
         from bpeflow.counting.counts import PretokenCounts
@@ -248,18 +247,19 @@ class SharedTables:
         def add_up(number: int) -> Handle:
             return Handle(load_library("count"), "sum", tables, len(tables), number, self._threads)
 
-        with ThreadPoolExecutor(self._threads) as threads:
-            parts = list(threads.map(partial(_SortedPart, list(threads.map(add_up, numbers))), numbers))
-            starts = list(accumulate((part.tokens for part in parts), initial=0))
-            begins = list(accumulate((part.bytes for part in parts), initial=0))
-            data, counts = np.empty(begins[-1], dtype=np.uint8), np.empty(starts[-1], dtype=np.int64)
-            offsets = np.zeros(starts[-1] + 1, dtype=np.int64)
+        sums = list(map_in_threads(add_up, numbers, self._threads))
+        parts = list(map_in_threads(partial(_SortedPart, sums), numbers, self._threads))
+        starts = list(accumulate((part.tokens for part in parts), initial=0))
+        begins = list(accumulate((part.bytes for part in parts), initial=0))
+        data, counts = np.empty(begins[-1], dtype=np.uint8), np.empty(starts[-1], dtype=np.int64)
+        offsets = np.zeros(starts[-1] + 1, dtype=np.int64)
 
-            def write(part: _SortedPart, start: int, begin: int) -> None:
-                columns = (data[begin:], offsets[start + 1 :], counts[start:])
-                part.write(begin, *(column.ctypes.data for column in columns))
+        def write(number: int) -> None:
+            start, begin = starts[number], begins[number]
+            columns = (data[begin:], offsets[start + 1 :], counts[start:])
+            parts[number].write(begin, *(column.ctypes.data for column in columns))
 
-            list(threads.map(write, parts, starts, begins))
+        list(map_in_threads(write, numbers, self._threads))
         self._tables.clear()
         return PretokenCounts(data, offsets, counts)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from concurrent import futures
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from bpeflow._util.machine import available_cores
 from bpeflow.errors import ConfigError, InvalidTextError, PatternTimeoutError, UnmatchedTextError
+from bpeflow.flow import map_in_threads
 from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.tokenizer.encoder import Encoder, invalid_utf8_error
@@ -91,10 +91,8 @@ def in_threads(spans: Sequence[Span], work: Callable[[int, int], Result], thread
     """
     workers = validate_threads(threads)
     if workers == 1 or len(spans) < 2:
-        yield from itertools.starmap(work, spans)
-        return
-    with futures.ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(work, *zip(*spans, strict=True))
+        return itertools.starmap(work, spans)
+    return map_in_threads(lambda span: work(*span), spans, workers)
 
 
 def validate_threads(threads: int | None) -> int:
