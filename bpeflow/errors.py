@@ -36,6 +36,7 @@ __all__ = [
     "OutOfMemoryError",
     "OutputError",
     "PatternError",
+    "PatternTimeoutError",
     "ResumeError",
     "ScratchError",
     "SettingsError",
@@ -61,6 +62,10 @@ class SettingsError(ConfigError):
 
 class PatternError(ConfigError):
     """A pre-token pattern that is neither a known name nor a valid regular expression."""
+
+
+class PatternTimeoutError(BpeflowError):
+    """Text on which a pattern takes too long in the `regex` module. Either may come from an untrusted file."""
 
 
 class AlreadyExistsError(ConfigError):

@@ -32,7 +32,7 @@ from bpeflow.errors import ConfigError, CorpusError, explain_memory_error
 from bpeflow.flow import Executor, MonitorSample
 from bpeflow.pretokenize.native import chosen_instructions, native_unicode_version, why_regex
 from bpeflow.pretokenize.normalizer import UNICODE_VERSION
-from bpeflow.pretokenize.regex import unicode_version
+from bpeflow.pretokenize.regex import simplest_pattern, unicode_version
 from bpeflow.progress import Observer, observer_for
 
 if TYPE_CHECKING:
@@ -183,7 +183,9 @@ class CorpusCounter:
         reducer = StageReport(workers=1, seconds=ended - reducing, bytes=reduced_bytes)
         in_process = build.executor == "threads" and cluster is None
         return CorpusCounts(
-            counts=counts.with_pattern(self.settings.pattern, self.settings.unmatched, self.settings.normalizer),
+            counts=counts.with_pattern(
+                simplest_pattern(self.settings.pattern), self.settings.unmatched, self.settings.normalizer
+            ),
             documents=documents,
             corpus=self._describe_corpus(documents, counts),
             counting=CountingReport(

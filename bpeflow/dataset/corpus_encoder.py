@@ -24,7 +24,7 @@ from bpeflow.corpus.sources import Corpus, CorpusEntry
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.dataset.token_file import Ids
 from bpeflow.dataset.token_writer import NO_ENDS, TokenSetWriter
-from bpeflow.errors import InvalidTextError, UnmatchedTextError
+from bpeflow.errors import InvalidTextError, PatternTimeoutError, UnmatchedTextError
 from bpeflow.flow import Pipeline, QueueSpec, Stage, in_order, stall_watch
 from bpeflow.pretokenize.native import why_not_compiled
 from bpeflow.tokenizer.encoder import Encoder
@@ -157,6 +157,8 @@ class ChunkEncoder:
                 encoded = [*self._encode_document(data, document, texts)]
             except UnmatchedTextError:
                 raise opened.unmatched_error() from None
+            except PatternTimeoutError as error:
+                raise opened.timeout_error(error, documents - 1, document) from None
             if document.closed and self.end_id is not None:
                 encoded.append(np.array([self.end_id], self._dtype))
             parts += encoded

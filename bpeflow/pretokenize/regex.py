@@ -11,13 +11,18 @@ from typing import TYPE_CHECKING, NamedTuple, get_args
 from bpeflow._util.text import Pattern, UnmatchedPolicy, close_matches
 from bpeflow.errors import ConfigError, PatternError, UnmatchedTextError
 from bpeflow.pretokenize import patterns
+from bpeflow.pretokenize.limits import TimeLimit, check_size
 from bpeflow.pretokenize.normalizer import Normalizer, load_normalizer
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.pretokenize.published import PUBLISHED_PATTERNS
 
 if TYPE_CHECKING:
     import regex as regex_module
 
 _CUSTOM = "custom"
+
+#: The names of patterns.
+_NAMES = (*NAMED_PATTERNS, *PUBLISHED_PATTERNS)
 
 #: The most characters of unmatched text, and of the text on either side of it, that a message shows.
 _SHOWN = 20
@@ -104,6 +109,7 @@ class Pretokenizer:
 
         Raises:
             UnmatchedTextError: the pattern does not match all of `text`, and `unmatched` is ``"error"``.
+            PatternTimeoutError: the pattern takes too long (see `limits`), as all methods that search for it can.
         """
         return self.split(text)[0]
 
@@ -154,7 +160,7 @@ class Pretokenizer:
         """Return the matches from left to right, including empty ones."""
         if self.compiled.groups:  # findall would return the groups instead of the matches
             return [text[start:end] for start, end in self.match_spans(text)]
-        matches: list[str] = self.compiled.findall(text)
+        matches: list[str] = TimeLimit(self.regex, text).run(self.compiled.findall, text)
         return matches[::-1] if self._backwards else matches
 
     def _gaps(self, text: str) -> list[str]:
@@ -162,12 +168,17 @@ class Pretokenizer:
         if self.compiled.groups:  # split would return the groups, too
             spans = [(0, 0), *self.match_spans(text), (len(text), len(text))]
             return [text[end:start] for (_, end), (start, _) in pairwise(spans)]
-        gaps: list[str] = self.compiled.split(text)
+        gaps: list[str] = TimeLimit(self.regex, text).run(self.compiled.split, text)
         return gaps[::-1] if self._backwards else gaps
 
     def match_spans(self, text: str) -> list[tuple[int, int]]:
         """Return the start and end of each match in `text` from left to right, including empty ones."""
-        spans = [match.span() for match in self.compiled.finditer(text)]
+        return self._spans(text, TimeLimit(self.regex, text))
+
+    def _spans(self, text: str, limit: TimeLimit) -> list[tuple[int, int]]:
+        """Return what `match_spans` does, for a text or for a piece of the text that has the time limit."""
+        compiled = self.compiled
+        spans = limit.run(lambda text, timeout: [m.span() for m in compiled.finditer(text, timeout=timeout)], text)
         return spans[::-1] if self._backwards else spans
 
     @cached_property
@@ -181,11 +192,12 @@ class Pretokenizer:
         """Return the start and end of each pre-token, and of each stretch of unmatched text."""
         pieces = [(0, len(text), False)] if text else []
         dropped = []
+        limit = TimeLimit(self.regex, text)
         for step in self._steps or (self,):
             before, pieces = pieces, []
             for start, end, matched in before:
                 position = start
-                for first, last in [*step.match_spans(text[start:end]), (end - start, end - start)]:
+                for first, last in [*step._spans(text[start:end], limit), (end - start, end - start)]:
                     if position < start + first:
                         if self.unmatched == "drop":
                             dropped.append((position, start + first))
@@ -264,7 +276,7 @@ class SequencePretokenizer(Pretokenizer):
 def load_pretokenizer(
     pattern: str | Sequence[str], unmatched: UnmatchedPolicy = "isolate", normalizer: str | Iterable[str] = ()
 ) -> Pretokenizer:
-    r"""Return the pre-tokenizer of a named pattern (see `patterns.NAMED_PATTERNS`) or of a regular expression.
+    r"""Return the pre-tokenizer of a named pattern, which `patterns` or `published` has, or of a regular expression.
 
     >>> load_pretokenizer(r"\w+|\W").pretokens("one, two")
     ['one', ',', ' ', 'two']
@@ -277,39 +289,49 @@ def load_pretokenizer(
 
     Raises:
         ConfigError: `unmatched` is none of the three, or a normalizer is unknown.
-        PatternError: the regular expression is invalid. Also, `pattern` is a single word that is not a name (`gtp2`,
-            `r50k`): as a regular expression it would match only itself, which cannot be intended.
+        PatternError: the regular expression is invalid or too large. Also, `pattern` is a single word that is not a
+            name (`gtp2`, `r50k`): as a regular expression it would match only itself, which cannot be intended.
     """
     if unmatched not in get_args(UnmatchedPolicy):
         raise ConfigError(f"unmatched is {unmatched!r}; it must be one of {', '.join(get_args(UnmatchedPolicy))}")
     loaded = load_normalizer(normalizer)
     pattern = simplest_pattern(pattern)
+    check_size(pattern)
     if isinstance(pattern, tuple):
         return SequencePretokenizer(pattern, unmatched, loaded)
     if pattern in NAMED_PATTERNS:
         named = NAMED_PATTERNS[pattern]
         return Pretokenizer(named.name, named.regex, named.cut, unmatched, loaded)
     if not pattern:
-        raise PatternError(f"the pattern is empty; use one of {', '.join(NAMED_PATTERNS)}, or a regular expression")
+        raise PatternError(f"the pattern is empty; use one of {', '.join(_NAMES)}, or a regular expression")
     if re.fullmatch(r"[A-Za-z0-9_-]+", pattern):
-        nearest = close_matches(pattern.lower(), NAMED_PATTERNS)
+        nearest = close_matches(pattern.lower(), _NAMES)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-        raise PatternError(f"unknown pattern {pattern!r}; {hint}the named patterns are {', '.join(NAMED_PATTERNS)}")
+        raise PatternError(f"unknown pattern {pattern!r}; {hint}the named patterns are {', '.join(_NAMES)}")
     pretokenizer = Pretokenizer(_CUSTOM, pattern, unmatched=unmatched, normalizer=loaded)
     _ = pretokenizer.compiled  # raises now if it is invalid
     return pretokenizer
 
 
 def simplest_pattern(pattern: str | Sequence[str]) -> Pattern:
-    """Return a list as a tuple, and one expression as a string. Raises `PatternError` for anything else."""
+    r"""Return a list as a tuple, one expression as a string, and the expressions of published patterns for their names.
+
+    >>> simplest_pattern(["starcoder", r"\w+"])
+    ('\\p{N}|\\P{N}+', 'gpt2', '\\w+')
+
+    Raises:
+        PatternError: `pattern` is neither a string nor a list of strings.
+    """
     if isinstance(pattern, str):
-        return pattern
+        return PUBLISHED_PATTERNS.get(pattern, pattern)
     if not isinstance(pattern, Sequence) or not all(isinstance(step, str) for step in pattern):
         found = type(pattern).__name__
         raise PatternError(f"a pattern must be a str (a name or a regular expression) or a list of them, not {found}")
     if not pattern:
-        raise PatternError(f"the pattern is empty; use one of {', '.join(NAMED_PATTERNS)}, or a regular expression")
-    return tuple(pattern) if len(pattern) > 1 else pattern[0]
+        raise PatternError(f"the pattern is empty; use one of {', '.join(_NAMES)}, or a regular expression")
+    known: list[Pattern] = [PUBLISHED_PATTERNS.get(step, step) for step in pattern]
+    steps = tuple(chain.from_iterable((step,) if isinstance(step, str) else step for step in known))
+    return steps if len(steps) > 1 else steps[0]
 
 
 def show_unmatched(text: str, start: int, end: int) -> Unmatched:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util.machine import available_cores
-from bpeflow.errors import ConfigError, InvalidTextError, UnmatchedTextError
+from bpeflow.errors import ConfigError, InvalidTextError, PatternTimeoutError, UnmatchedTextError
 from bpeflow.flow import map_in_threads
 from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.pretokenize.regex import Pretokenizer
@@ -80,7 +80,7 @@ def encode_texts(
             ids, last = group.tolist(), ends.tolist()
             encoded += map(ids.__getitem__, map(slice, [0, *last], last))
         return encoded
-    except UnmatchedTextError:
+    except (PatternTimeoutError, UnmatchedTextError):
         return for_each(lambda text: encoder.encode(text, specials), texts)  # raises it with the index
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from bpeflow.errors import InputTypeError, UnmatchedTextError
+from bpeflow.errors import InputTypeError, PatternTimeoutError, UnmatchedTextError
 from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.tokenizer.special_tokens import SpecialTokens, check_disallowed
 from bpeflow.tokenizer.validate import to_utf8
@@ -194,8 +194,8 @@ def _encode_pieces(pieces: Iterable[bytes], encode: Callable[[bytes], NDArray[An
     for piece in pieces:
         try:
             yield encode(piece)
-        except UnmatchedTextError as error:
-            raise UnmatchedTextError(f"after {position:,} characters of the stream: {error}") from None
+        except (PatternTimeoutError, UnmatchedTextError) as error:
+            raise type(error)(f"after {position:,} characters of the stream: {error}") from None
         position += len(piece.decode())
 
 
