@@ -25,6 +25,13 @@ from bpeflow.tokenizer.validate import for_each
 #: starting threads weighs more. Larger: fewer texts benefit, and threads idle longer while the last part is encoded.
 PART_BYTES = 512 * 1024
 
+#: Largest size of the groups that many texts are divided into, in characters. Smaller: handing groups to threads weighs
+#: more, a tenth of the time at `PART_BYTES`. Larger: more memory, and threads idle longer at the end.
+GROUP_BYTES = 2 * 1024 * 1024
+
+#: Number of groups for each thread, as long as neither limit is reached.
+_GROUPS_PER_THREAD = 4
+
 Span = tuple[int, int]
 
 #: The ids of texts, concatenated, and the end of each text's ids in that array.
@@ -78,7 +85,8 @@ def encode_texts(
         threads: the number of threads.
     """
     try:
-        yield from in_threads([*group_texts(texts)], lambda begin, end: encode(texts[begin:end]), threads)
+        groups = group_texts(texts, validate_threads(threads))
+        yield from in_threads([*groups], lambda begin, end: encode(texts[begin:end]), threads)
     except (InvalidTextError, PatternTimeoutError, SpecialTokenError):
         for_each(encode_one, texts)  # raises it with the index
         raise
@@ -145,12 +153,14 @@ def _find_cut(text: Utf8, start: int, pretokenizer: Pretokenizer, specials: Spec
     return cut
 
 
-def group_texts(texts: Sequence[str]) -> Iterator[Span]:
-    """Divide texts into groups of about `PART_BYTES` characters, in order."""
+def group_texts(texts: Sequence[str], threads: int) -> Iterator[Span]:
+    """Divide texts into groups for threads, in order."""
+    share = sum(map(len, texts)) // (_GROUPS_PER_THREAD * threads)
+    enough = max(PART_BYTES, min(share, GROUP_BYTES))
     begin = size = 0
     for index, text in enumerate(texts):
         size += len(text)
-        if size >= PART_BYTES:
+        if size >= enough:
             yield begin, index + 1
             begin, size = index + 1, 0
     if begin < len(texts):
