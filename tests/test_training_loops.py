@@ -111,7 +111,7 @@ def test_the_recipes_for_batches_work(
     names: dict[str, Any] = {}
     exec(arrays, names)
     texts = ["the cats", "the 7 cats sat"]
-    assert names["matrix"].shape == (2, 8)
+    assert names["matrix"].shape == (2, 16)
     assert names["matrix"][1, : names["lengths"][1]].tolist() == tokenizer.encode(texts[1])
     exec(for_datasets, names)
     assert [row.tolist() for row in names["tokenize"]({"text": texts})["input_ids"]] == tokenizer.encode_batch(texts)
