@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util.text import short_repr
 from bpeflow.errors import ConfigError, InputTypeError
-from bpeflow.vocab import PADDING
-
-if TYPE_CHECKING:
-    from bpeflow.tokenizer.tokenizer import Tokenizer
+from bpeflow.vocab import PADDING, Vocab
 
 Side = Literal["left", "right"]
 
@@ -55,8 +53,8 @@ class Padding:
             raise ConfigError(f"truncation is {short_repr(self.truncation)}; need {' or '.join(sides)}, or None")
 
     @classmethod
-    def of(cls, padded: Padding | int | None, tokenizer: Tokenizer) -> Padding | None:
-        """Return the padding that an argument asks for, with an id of the tokenizer.
+    def of(cls, padded: Padding | int | None, vocab: Vocab, end_token: Callable[[], int]) -> Padding | None:
+        """Return the padding that an argument asks for, with an id of the vocabulary, if need be the end token.
 
         Raises:
             ConfigError: the argument is invalid, or the id is not one of the vocabulary.
@@ -69,11 +67,11 @@ class Padding:
             raise InputTypeError(f"padded is {short_repr(padded)}; it must be a length or a bpeflow.Padding")
         padding = cls(padded) if isinstance(padded, int) else padded
         if padding.pad_id is None:
-            specials = tokenizer.special_tokens
+            specials = vocab.special_tokens
             name = next((name for name in PADDING if name in specials), None)
-            return replace(padding, pad_id=tokenizer.eot_token if name is None else specials[name])
-        if type(padding.pad_id) is not int or not 0 <= padding.pad_id < len(tokenizer):
-            raise ConfigError(f"pad_id is {short_repr(padding.pad_id)}; need an id from 0 to {len(tokenizer) - 1}")
+            return replace(padding, pad_id=end_token() if name is None else specials[name])
+        if type(padding.pad_id) is not int or not 0 <= padding.pad_id < len(vocab):
+            raise ConfigError(f"pad_id is {short_repr(padding.pad_id)}; need an id from 0 to {len(vocab) - 1}")
         return padding
 
     def pad(self, ids: NDArray[Any], offsets: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:

@@ -545,7 +545,7 @@ class Tokenizer:
         (array([[108, 257, 256],
                [108, 257, 101]], dtype=uint16), array([2, 3]))
         """
-        padding = Padding.of(padded, self)  # errors before any work
+        padding = Padding.of(padded, self.vocab, lambda: self.eot_token)  # errors before any work
         ids_dtype = self._dtype if dtype is None else validate_dtype(dtype, self._tokens)
         batch = list_of_texts(texts)
         groups = self._encode_texts(batch, allowed_special, disallowed_special, ids_dtype, num_threads)
