@@ -66,11 +66,6 @@ class MemoryBudget:
         return min(wanted, max(self.counter // _TABLE_TO_TEXT, MIN_CHUNK))
 
     @property
-    def longest_text(self) -> int:
-        """Maximum length of a text that cannot be cut. More is an error, as such a text is copied to search it."""
-        return max(self.counter // 4, LONGEST_TEXT)
-
-    @property
     def queued_text(self) -> int:
         """Maximum number of bytes queued for the counters, for chunks that carry their text."""
         return max(self.counter, MIN_SHARE)
@@ -88,6 +83,14 @@ class MemoryBudget:
     def buffer_size(self, files: int) -> int:
         """Return the size of the buffer of each of `files` files that a merger reads at the same time."""
         return min(max(self.merger // 4 // max(files, 1), _MIN_BUFFER), _MAX_BUFFER)
+
+
+def longest_text(limit: int | None) -> int:
+    """Return the maximum length of a text that cannot be divided, such as a long word, under a memory limit.
+
+    Counting copies such a text, and learning takes about 12 bytes for each of a word.
+    """
+    return max((limit or 0) // 16, LONGEST_TEXT)
 
 
 def default_limit() -> int:
