@@ -164,7 +164,7 @@ class PipelineBuilder:
     @property
     def longest_text(self) -> int:
         """The longest text that cannot be divided."""
-        return longest_text(self.settings.memory_limit)
+        return longest_text(self.rules, self.settings.memory_limit)
 
     def counting(self, entries: Sequence[CorpusEntry], shared: SharedTables | None = None) -> Pipeline:
         """Return a pipeline that counts these entries of the corpus.
