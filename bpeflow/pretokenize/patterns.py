@@ -78,10 +78,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from mmap import mmap
 
-#: Text in UTF-8, in memory or in a mapped file.
-Utf8 = bytes | bytearray | memoryview | mmap
+from bpeflow._util.text import Utf8 as Utf8
 
 #: Whether a position is a cut depends on at most this many bytes before it.
 LOOK_BEHIND = 3
