@@ -66,8 +66,7 @@ def test_the_longest_delimiter_is_measured_in_bytes() -> None:
 
 
 def test_occurrences_may_overlap_and_are_the_longest_at_their_position() -> None:
-    spans = [match.span() for match in Delimiters("aa", ["a", "ab"]).occurrences(b"aaab")]
-    assert spans == [(0, 2), (1, 3), (2, 4)]
+    assert [*Delimiters("aa", ["a", "ab"]).occurrences(b"aaab")] == [(0, 2), (1, 3), (2, 4)]
 
 
 @pytest.mark.parametrize(("separator", "special_tokens"), [("", []), (None, ["a", ""]), ("a", ["\ud800"])])
