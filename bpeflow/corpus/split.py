@@ -29,7 +29,7 @@ from bpeflow.corpus.documents import Chunk, StreamChunk
 from bpeflow.corpus.files import Blocks, InputFile
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.errors import CorpusError
-from bpeflow.pretokenize.patterns import LOOK_AHEAD, LOOK_BEHIND
+from bpeflow.pretokenize.cutter import LOOK_AHEAD, LOOK_BEHIND
 
 #: How far past its size a chunk looks for a separator before a document is cut. Larger: chunks of whole documents even
 #: where documents are long; smaller: chunks closer to the requested size, and fewer bytes read by the planner.

@@ -41,7 +41,6 @@ from bpeflow.pretokenize.transducer import (
     SPECIAL,
     STARTS,
     STARTS_AT_PREVIOUS,
-    leaves_gaps,
     make_transducer,
 )
 
@@ -131,7 +130,7 @@ def compile_step(source: str) -> CompiledStep:
         flags=_pack(transducer.flags, np.uint8) if transducer else b"",
         info=_pack(transducer.info, np.uint8) if transducer else b"",
         gap_start=transducer.gap_start if transducer else 0,
-        has_gaps=leaves_gaps(dfa),
+        has_gaps=dfa.leaves_gaps(),
         cuts=_pack(safe_pairs(dfa), np.uint8),
     )
 
@@ -154,6 +153,7 @@ class Matcher:
         self.next: list[list[int]] = np.frombuffer(step.next, np.uint16).reshape(-1, width).tolist()
         self._moves: list[list[int]] = np.frombuffer(step.moves, np.uint16).reshape(-1, width).tolist()
         self._flags: list[list[int]] = np.frombuffer(step.flags, np.uint8).reshape(-1, width).tolist()
+        self.cuts: list[list[int]] = np.frombuffer(step.cuts, np.uint8).reshape(-1, step.classes).tolist()
 
     def class_of(self, character: str) -> int:
         """Return the class of a character."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from bpeflow._util.machine import available_cores
 from bpeflow.errors import ConfigError, InvalidTextError, UnmatchedTextError
+from bpeflow.pretokenize.cutter import Cutter, load_cutter
 from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.tokenizer.encoder import Encoder, invalid_utf8_error
@@ -113,11 +114,12 @@ def cut_text(text: Utf8, pretokenizer: Pretokenizer, specials: SpecialTokens) ->
 
     Cuts are safe cuts of the pattern. No occurrence of a special token spans a cut, not even one that encoding does not
     find because it overlaps with another. So the two sides of a cut have the special tokens that the whole has. A text
-    with a custom pattern is not cut.
+    with a pattern that cannot be compiled is not cut.
     """
     start = 0
-    while len(text) - start > PART_BYTES:
-        cut = _find_cut(text, start + PART_BYTES, pretokenizer, specials)
+    cutter = load_cutter(pretokenizer) if len(text) > PART_BYTES else None
+    while cutter is not None and len(text) - start > PART_BYTES:
+        cut = _find_cut(text, start + PART_BYTES, cutter, specials)
         if cut is None:
             break
         yield start, cut
@@ -125,10 +127,10 @@ def cut_text(text: Utf8, pretokenizer: Pretokenizer, specials: SpecialTokens) ->
     yield start, len(text)
 
 
-def _find_cut(text: Utf8, start: int, pretokenizer: Pretokenizer, specials: SpecialTokens) -> int | None:
-    cut = pretokenizer.find_cut(text, start)
+def _find_cut(text: Utf8, start: int, cutter: Cutter, specials: SpecialTokens) -> int | None:
+    cut = cutter.find_cut(text, start)
     while cut is not None and specials.spans(text, cut):
-        cut = pretokenizer.find_cut(text, cut + 1)
+        cut = cutter.find_cut(text, cut + 1)
     return cut
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from bpeflow.errors import InputTypeError, UnmatchedTextError
+from bpeflow.pretokenize.cutter import load_cutter
 from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.tokenizer.special_tokens import SpecialTokens, check_disallowed
 from bpeflow.tokenizer.validate import to_utf8
@@ -46,7 +47,7 @@ class TextCutter:
     """
 
     def __init__(self, pretokenizer: Pretokenizer, specials: SpecialTokens) -> None:
-        self._pretokenizer = pretokenizer
+        self._cutter = load_cutter(pretokenizer)
         self._specials = specials
         self._held = b""
         self._new: list[bytes] = []
@@ -77,7 +78,8 @@ class TextCutter:
             start = match.end()
             if start > undecided:
                 undecided = self._undecided_from(data, start)
-        return start + (self._pretokenizer.find_last_cut(data[start:undecided]) or 0)
+        cut = self._cutter and self._cutter.find_last_cut(data[start:undecided])
+        return start + (cut or 0)
 
     def _undecided_from(self, data: bytes, start: int) -> int:
         """Return the first position from `start` on where a special token may begin that extends beyond `data`.

@@ -20,7 +20,7 @@ from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, close_m
 from bpeflow.errors import ConfigError, InputTypeError, NativeUnavailableError, SpecialTokenError, UnknownTokenError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens, tokenizer_hash
 from bpeflow.pretokenize.patterns import Utf8
-from bpeflow.pretokenize.regex import load_pretokenizer
+from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, Encoder
 from bpeflow.tokenizer.native_encoder import NativeEncoder
 from bpeflow.tokenizer.offsets import Offsets, token_lengths, token_offsets
@@ -302,8 +302,13 @@ class Tokenizer:
         """Return what a tokenizer file can hold: the vocabulary, the pattern, `whole_tokens` and the normalizer."""
         return self._spec
 
-    def __reduce__(self) -> tuple[Callable[[TokenizerSpec], Self], tuple[TokenizerSpec]]:
-        return partial(type(self).from_spec, **self._options), (self._spec,)
+    def __reduce__(self) -> tuple[Callable[..., Self], tuple[TokenizerSpec, Pretokenizer]]:
+        return partial(type(self)._load_pickled, **self._options), (self._spec, self._pretokenizer)
+
+    @classmethod
+    def _load_pickled(cls, spec: TokenizerSpec, _: Pretokenizer, **options: Any) -> Self:
+        """Load a tokenizer after its pre-tokenizer, which makes the tables of the pattern known to this process."""
+        return cls.from_spec(spec, **options)
 
     # ---- vocabulary ----
 

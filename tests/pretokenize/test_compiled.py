@@ -145,9 +145,9 @@ def _kinds(name: str) -> set[int]:
 
 
 def test_patterns_without_gaps_have_strong_cuts_only() -> None:
-    assert {name for name in SPLIT_PATTERNS if not matcher(SPLIT_PATTERNS[name]).step.has_gaps} == {
-        name for name in SPLIT_PATTERNS if WEAK not in _kinds(name) and STRONG in _kinds(name)
-    }
+    for name in SPLIT_PATTERNS:
+        assert STRONG in _kinds(name) or WEAK in _kinds(name)
+        assert matcher(SPLIT_PATTERNS[name]).step.has_gaps or WEAK not in _kinds(name)
 
 
 @pytest.mark.parametrize(("source", "has_gaps"), [(r"(?s:.)", False), (r"(?s:.)*?b|(?s:.)", False), (".", True)])

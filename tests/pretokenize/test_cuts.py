@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache, lru_cache
 from itertools import pairwise, product
 from unittest.mock import patch
@@ -18,6 +19,7 @@ from real_data import real_text
 
 from bpeflow.counting.table import NativeTable
 from bpeflow.pretokenize import patterns as cuts
+from bpeflow.pretokenize.cutter import LOOK_AHEAD, LOOK_BEHIND, load_cutter
 from bpeflow.pretokenize.native import why_regex
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.regex import load_pretokenizer
@@ -38,6 +40,13 @@ some_bytes = st.lists(
     | st.binary(max_size=4),
     max_size=24,
 ).map(b"".join)
+
+
+@cache
+def _find_cut(name: str) -> Callable[[bytes, int], int | None]:
+    cutter = load_cutter(load_pretokenizer(name))
+    assert cutter is not None
+    return cutter.find_cut
 
 
 def _cuts(name: str, data: bytes) -> list[int]:
@@ -107,9 +116,9 @@ def test_cuts_at_every_transition_keep_the_pretokens_in_every_context(name: str)
 def test_a_cut_depends_only_on_the_documented_number_of_bytes(name: str, data: bytes) -> None:
     allowed = set(_cuts(name, data))
     for position in range(1, len(data)):
-        start = max(position - cuts.LOOK_BEHIND, 0)
-        window = data[start : position + cuts.LOOK_AHEAD]
-        assert (load_pretokenizer(name).find_cut(window, position - start) == position - start) == (position in allowed)
+        start = max(position - LOOK_BEHIND, 0)
+        window = data[start : position + LOOK_AHEAD]
+        assert (_find_cut(name)(window, position - start) == position - start) == (position in allowed)
 
 
 @every_rule
@@ -120,7 +129,7 @@ def test_the_first_cut_is_found_whatever_is_skipped(name: str, data: bytes, time
     with patch.object(cuts, "_STRETCH", stretch):
         for start in range(len(data) + 1):
             first = next((cut for cut in allowed if cut >= start), None)
-            assert load_pretokenizer(name).find_cut(data, start) == first
+            assert _find_cut(name)(data, start) == first
 
 
 @every_rule
@@ -128,7 +137,7 @@ def test_the_first_cut_is_found_whatever_is_skipped(name: str, data: bytes, time
 def test_a_cut_after_a_long_run_is_found(name: str, run: str) -> None:
     for length in (505, 1020, 1024, 5000):
         data = f"a{run * length}a 字。".encode()
-        assert load_pretokenizer(name).find_cut(data, 2) == next(cut for cut in _cuts(name, data) if cut >= 2)
+        assert _find_cut(name)(data, 2) == next(cut for cut in _cuts(name, data) if cut >= 2)
 
 
 # The claims of the rules about characters, compared with the `regex` module for all characters that may differ.

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from normalized_text import NORMALIZERS, changed_text
 
 from bpeflow.pretokenize import patterns as cuts
+from bpeflow.pretokenize.cutter import load_cutter
 from bpeflow.pretokenize.normalizer import load_normalizer
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.regex import load_pretokenizer
@@ -90,17 +91,26 @@ def test_cuts_at_every_transition_keep_the_pretokens_of_normalized_text(name: st
     "text", ["two words", "end. Start", "два слова", "한국어 텍스트", "x = 12;", "हिन्दी पाठ", "(a)\t{b}", "三。 四"]
 )
 def test_ordinary_text_can_be_cut(name: str, text: str) -> None:
-    pretokenizer = load_pretokenizer(name, normalizer="nfc")
-    assert pretokenizer.find_cut(text.encode(), 1) is not None
-    assert pretokenizer.find_last_cut(text.encode()) is not None
+    cutter = load_cutter(load_pretokenizer(name, normalizer="nfc"))
+    assert cutter is not None
+    assert cutter.find_cut(text.encode(), 1) is not None
+    assert cutter.find_last_cut(text.encode()) is not None
 
 
 @pytest.mark.parametrize("name", [*NAMED_PATTERNS])
 def test_lines_without_spaces_can_be_cut(name: str) -> None:
-    assert load_pretokenizer(name, normalizer=["nfkc"]).find_cut("中文。\n日本".encode(), 1) is not None
+    cutter = load_cutter(load_pretokenizer(name, normalizer=["nfkc"]))
+    assert cutter is not None
+    assert cutter.find_cut("中文。\n日本".encode(), 1) is not None
 
 
 @pytest.mark.parametrize(("text", "form"), [("ガ.", "nfd"), ("ガ\n", "nfd"), ("word，", "nfkc")])
 def test_cuts_that_normalizing_removes_are_not_found(text: str, form: str) -> None:
-    assert load_pretokenizer("cl100k").find_cut(text.encode(), 1) is not None
-    assert load_pretokenizer("cl100k", normalizer=form).find_cut(text.encode(), 1) is None
+    plain, normalized = (
+        load_cutter(load_pretokenizer("cl100k")),
+        load_cutter(load_pretokenizer("cl100k", normalizer=form)),
+    )
+    assert plain is not None
+    assert normalized is not None
+    assert plain.find_cut(text.encode(), 1) is not None
+    assert normalized.find_cut(text.encode(), 1) is None
