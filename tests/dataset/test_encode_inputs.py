@@ -136,8 +136,8 @@ def test_only_streams_have_a_limit_on_text_that_cannot_be_divided(
 ) -> None:
     monkeypatch.setattr("bpeflow.corpus.reader.LONGEST_TEXT", 10_000)
     out.parent.mkdir()
-    tokenizer = make_tokenizer(r"\w+|\W")
-    text = "hello there " * 50_000  # one document, which a custom pattern does not cut
+    tokenizer = make_tokenizer(r"\b\w+|\W|\w")
+    text = "hello there " * 50_000  # one document, which a pattern that cannot be compiled does not cut
     (plain := tmp_path / "long.txt").write_text(text)
     (packed := tmp_path / "long.txt.gz").write_bytes(gzip.compress(text.encode()))
     encode_file(tokenizer, plain, out, chunk_size=1000)
