@@ -1,13 +1,16 @@
 """bpeflow: train byte-level BPE vocabularies from corpora of any size, exactly and fast, and encode with them.
 
-Public names are imported on first use, because worker processes import this package too and need only a few of its
-modules.
+All public names but the exceptions are imported on first use, because worker processes import this package too and need
+only a few of its modules.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from bpeflow import errors
+from bpeflow.errors import *
 
 #: The version of the package.
 __version__ = "0.1.0"
@@ -21,7 +24,6 @@ if TYPE_CHECKING:
     from bpeflow.dataset.evaluate import evaluate
     from bpeflow.dataset.evaluation_report import Evaluation, EvaluationReport
     from bpeflow.dataset.token_file import load_document_offsets, load_shards, load_tokens
-    from bpeflow.errors import *
     from bpeflow.look.explanation import Explainer as Explainer
     from bpeflow.look.explanation import Explanation
     from bpeflow.progress import Observer
@@ -32,46 +34,16 @@ if TYPE_CHECKING:
     from bpeflow.vocab import Vocab
 
 __all__ = [
-    "AlreadyExistsError",
-    "BackendUnavailableError",
-    "BackendsDifferError",
-    "BadRecordError",
-    "BpeflowError",
-    "ConfigError",
-    "CorpusError",
-    "CountOverflowError",
-    "EngineError",
-    "EngineUnavailableError",
     "Evaluation",
     "EvaluationReport",
     "Explanation",
-    "FlowError",
-    "FolderInUseError",
-    "FormatError",
-    "InputTypeError",
-    "InvalidTextError",
-    "InvalidUtf8Error",
     "LearnedMerges",
-    "NativeError",
-    "NativeMemoryError",
-    "NativeUnavailableError",
     "Observer",
-    "OutOfMemoryError",
-    "OutputError",
-    "PatternError",
     "PretokenCounts",
-    "ResumeError",
-    "ScratchError",
-    "SettingsError",
-    "SpecialTokenError",
     "StreamDecoder",
-    "TaskLostError",
     "Tokenizer",
     "TrainResult",
-    "UnknownTokenError",
-    "UnmatchedTextError",
     "Vocab",
-    "WorkerDiedError",
     "__version__",
     "count",
     "evaluate",
@@ -82,6 +54,7 @@ __all__ = [
     "train",
     "train_bpe",
 ]
+__all__ += errors.__all__
 
 #: The module of each public name that is not an exception, and of the names by which `Tokenizer` reaches what is above
 #: its room: the lazy names are the one place where imports do not run downwards.
@@ -112,9 +85,9 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__ and name not in _MODULES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'bpeflow' has no attribute {name!r}")
-    value = getattr(import_module(_MODULES.get(name, "bpeflow.errors")), name)
+    value = getattr(import_module(_MODULES[name]), name)
     globals()[name] = value
     return value
 

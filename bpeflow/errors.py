@@ -1,4 +1,4 @@
-"""All exceptions that bpeflow raises on purpose.
+"""All exceptions that bpeflow raises on purpose, and which of others mean that memory ran out.
 
 They derive from `BpeflowError`, except `FlowError` and `WorkerDiedError`: these belong to the flow framework, which
 does not depend on the rest of bpeflow, and are only re-exported here. Each exception takes a single message, so that it
@@ -6,6 +6,10 @@ can be pickled and sent between processes. The message says what went wrong, whe
 """
 
 from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from bpeflow.flow.errors import FlowError, WorkerDiedError
 
@@ -32,6 +36,7 @@ __all__ = [
     "OutOfMemoryError",
     "OutputError",
     "PatternError",
+    "PatternTimeoutError",
     "ResumeError",
     "ScratchError",
     "SettingsError",
@@ -57,6 +62,10 @@ class SettingsError(ConfigError):
 
 class PatternError(ConfigError):
     """A pre-token pattern that is neither a known name nor a valid regular expression."""
+
+
+class PatternTimeoutError(BpeflowError):
+    """Text on which a pattern takes too long in the `regex` module. Either may come from an untrusted file."""
 
 
 class AlreadyExistsError(ConfigError):
@@ -153,3 +162,28 @@ class OutputError(BpeflowError):
 
 class OutOfMemoryError(BpeflowError, MemoryError):
     """Insufficient memory. The message says what the memory was needed for and what helps."""
+
+
+@contextmanager
+def explain_memory_error(what: str, remedy: str) -> Iterator[None]:
+    """Turn out-of-memory errors in the block, or in workers that it waits for, into `OutOfMemoryError`."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OutOfMemoryError) or not is_memory_error(error):
+            raise
+        raise OutOfMemoryError(f"{what}: {out_of_memory(error)}: {remedy}") from error
+
+
+def is_memory_error(error: BaseException) -> bool:
+    """Return whether an exception means that memory ran out, in any of the forms that this takes in Python."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and str(error).startswith("can't start new thread")
+    )
+
+
+def out_of_memory(error: BaseException) -> str:
+    """Return ``"out of memory"``, with the message of `error` if it has one."""
+    return f"out of memory ({error})" if str(error) else "out of memory"

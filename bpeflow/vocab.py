@@ -250,7 +250,7 @@ class Vocab(Mapping[int, bytes]):
         Raises:
             FormatError: another byte has no id.
         """
-        ids = self.packed()[1].singles() if self._distinct else self._ids
+        ids = self.packed()[1].singles()
         missing = [byte for byte in range(256) if bytes([byte]) not in ids]
         if not set(UTF8_BYTES).isdisjoint(missing):
             raise FormatError(

@@ -4,6 +4,7 @@
     python tools/bench.py merge --input FILE... --vocab_size 32000
     python tools/bench.py train --input FILE... --vocab_size 32000
     python tools/bench.py encode --input FILE... --tokenizer FOLDER --work first
+    python tools/bench.py patterns --input FILE... --processes 1
 
 Each measurement times a fresh process from start to end. The contenders take turns, and the table shows medians.
 The extra `bench` installs the peers (pip install 'bpeflow[bench]'). Missing peers are skipped.
@@ -22,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import count, encode, merge, train
+from benchmarks import count, encode, merge, patterns, train
 from benchmarks.compare import Comparison, compare_all
 from benchmarks.contender import Contender, Job, Subject
 from benchmarks.machine import describe_machine, read_input
@@ -30,7 +31,7 @@ from benchmarks.process import Measurement, measure
 from benchmarks.report import has_failed, make_report, print_report
 from benchmarks.rounds import Result, run_rounds
 
-SUBJECTS = (count.SUBJECT, merge.SUBJECT, train.SUBJECT, encode.SUBJECT)
+SUBJECTS = (count.SUBJECT, merge.SUBJECT, train.SUBJECT, encode.SUBJECT, patterns.SUBJECT)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -7,6 +7,7 @@ way to do so. `write_json` and `read_json` are for JSON objects that a run resum
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import re
@@ -15,24 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any
 
 from bpeflow.errors import FormatError
 
-try:
-    import fcntl
-except ImportError:  # not on every platform
-    fcntl = None  # type: ignore[assignment]
-
-
 #: Errors that mean a failing disk. Others mean that the system cannot sync folders, which is harmless.
 _DISK_ERRORS = {errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS}
-
-
-class SupportsFileno(Protocol):
-    """An open file."""
-
-    def fileno(self) -> int: ...
 
 
 @contextmanager
@@ -175,11 +164,10 @@ def remove_parts(folder: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def hold_part(file: SupportsFileno) -> None:
+def hold_part(file: IO[Any]) -> None:
     """Lock a temporary file of `atomic_path` while it is open, so `remove_dead_parts` knows that it is in use."""
-    if fcntl is not None:
-        with suppress(OSError):  # some network file systems have no locks
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with suppress(OSError):  # some network file systems have no locks
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def remove_dead_parts(path: Path, beside: Callable[[str], object] | None = None) -> None:
@@ -200,8 +188,6 @@ def remove_dead_parts(path: Path, beside: Callable[[str], object] | None = None)
 
 
 def is_unlocked(part: Path) -> bool:
-    if fcntl is None:
-        return False
     try:
         with part.open("rb") as file:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)

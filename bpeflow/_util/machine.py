@@ -1,16 +1,14 @@
-"""What is there for this process: cores, memory, optional libraries; and what to say when one is lacking."""
+"""What this process may use: cores, memory, optional libraries."""
 
 from __future__ import annotations
 
-import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import resource
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bpeflow.errors import CorpusError, OutOfMemoryError
+from bpeflow.errors import CorpusError
 
 
 def available_cores() -> int:
@@ -52,10 +50,8 @@ def _control_group_limits(root: Path = Path("/sys/fs/cgroup"), own: Path = Path(
 def _process_limits() -> list[int]:
     """Return the memory left to this process by ``ulimit -v`` and ``-d``, which some schedulers set."""
     try:
-        import resource  # does not exist on every platform
-
         sizes = [int(pages) * resource.getpagesize() for pages in Path("/proc/self/statm").read_text().split()]
-    except (ImportError, OSError, ValueError):
+    except (OSError, ValueError):
         return []
     limits = ((resource.RLIMIT_AS, sizes[0]), (resource.RLIMIT_DATA, sizes[5]))
     return [max(most - taken, 0) for limit, taken in limits if (most := resource.getrlimit(limit)[0]) >= 0]
@@ -66,31 +62,6 @@ def _read_limit(file: Path) -> int | None:
         return int(file.read_text())
     except (OSError, ValueError):  # no such file, or its content is "max"
         return None
-
-
-@contextmanager
-def explain_memory_error(what: str, remedy: str) -> Iterator[None]:
-    """Turn out-of-memory errors in the block, or in workers that it waits for, into `OutOfMemoryError`."""
-    try:
-        yield
-    except Exception as error:
-        if isinstance(error, OutOfMemoryError) or not is_memory_error(error):
-            raise
-        raise OutOfMemoryError(f"{what}: {explain(error)}: {remedy}") from error
-
-
-def is_memory_error(error: BaseException) -> bool:
-    """Return whether an exception means that memory ran out, in any of the forms that this takes in Python."""
-    if isinstance(error, OSError):
-        return error.errno == errno.ENOMEM
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and str(error).startswith("can't start new thread")
-    )
-
-
-def explain(error: BaseException) -> str:
-    """Return ``"out of memory"``, with the message of `error` if it has one."""
-    return f"out of memory ({error})" if str(error) else "out of memory"
 
 
 def load_extra(module: str, extra: str, needed_by: str, error: type[Exception] = CorpusError) -> Any:

@@ -27,6 +27,7 @@ from ctypes import (
     c_void_p,
 )
 from functools import cache
+from mmap import mmap
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,7 +41,7 @@ from bpeflow.errors import (
 )
 
 #: The number that `bpeflow_abi` of a library must return: BPEFLOW_ABI in the header.
-ABI = 12
+ABI = 14
 
 #: Environment variable with a folder to search before the package's own. Sanitizer builds are tested this way.
 LIBRARY_PATH_VARIABLE = "BPEFLOW_LIBRARY_PATH"
@@ -51,6 +52,7 @@ _SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
 _IO = 5
 NOT_UTF8 = 7
 UNKNOWN_ID = 9
+UNMATCHED = 10
 
 
 def check_status(status: int, function: Any, arguments: tuple[Any, ...] = ()) -> int:  # noqa: ARG001
@@ -80,12 +82,41 @@ def check_status(status: int, function: Any, arguments: tuple[Any, ...] = ()) ->
 # ---- structures: each is named as in the header, without `bpeflow_` ----
 
 
+class Step(Structure):
+    _fields_ = (
+        ("first", c_char_p),
+        ("range_class", c_char_p),
+        ("next", c_char_p),
+        ("moves", c_char_p),
+        ("flags", c_char_p),
+        ("info", c_char_p),
+        ("cuts", c_char_p),
+        ("ranges", c_uint32),
+        ("classes", c_uint32),
+        ("states", c_uint32),
+        ("configs", c_uint32),
+        ("gap_start", c_uint32),
+        ("has_gaps", c_uint32),
+    )
+
+
 class Delimiters(Structure):
     _fields_ = (("data", c_char_p), ("lengths", POINTER(c_uint32)), ("count", c_uint32), ("separator", c_uint32))
 
 
 class Documents(Structure):
     _fields_ = (("bytes", c_uint64), ("documents", c_uint64), ("open", c_uint32))
+
+
+class UnmatchedText(Structure):
+    _fields_ = (
+        ("bytes", c_uint64),
+        ("unmatched", c_uint64),
+        ("example", c_void_p),
+        ("size", c_uint32),
+        ("start", c_uint32),
+        ("end", c_uint32),
+    )
 
 
 class Shard(Structure):
@@ -154,7 +185,7 @@ class Vocabulary(Structure):
 
 class Encoding(Structure):
     _fields_ = (
-        ("pattern", c_uint32),
+        ("pattern", c_void_p),
         ("id_size", c_uint32),
         ("specials", c_void_p),
         ("ids", c_void_p),
@@ -193,14 +224,22 @@ def _freeing() -> _Signature:
 _HANDLES = POINTER(c_void_p)
 _NUMBER = POINTER(c_uint64)
 
-_COUNT = {
+_PATTERN = {
+    "bpeflow_pattern_named": _checked(c_uint32, _HANDLES),
+    "bpeflow_pattern_new": _checked(POINTER(Step), c_uint32, c_uint32, _HANDLES),
+    "bpeflow_pattern_free": _freeing(),
+    "bpeflow_pattern_find_cut": _Signature(c_uint64, (c_void_p, c_void_p, c_uint64, c_uint64, c_uint32)),
+}
+
+_COUNT = _PATTERN | {
     "bpeflow_unicode_version": _Signature(c_char_p, ()),
     "bpeflow_instructions": _Signature(c_char_p, ()),
     "bpeflow_table_new": _checked(c_char_p, _HANDLES),
-    "bpeflow_table_count": _checked(c_void_p, c_uint32, c_char_p, c_uint64),
-    "bpeflow_table_count_documents": _checked(
-        c_void_p, c_uint32, POINTER(Delimiters), c_void_p, c_uint64, POINTER(Documents)
+    "bpeflow_table_count": _unchecked(c_void_p, c_void_p, c_char_p, c_uint64),
+    "bpeflow_table_count_documents": _unchecked(
+        c_void_p, c_void_p, POINTER(Delimiters), c_void_p, c_uint64, POINTER(Documents)
     ),
+    "bpeflow_table_unmatched": _checked(c_void_p, POINTER(UnmatchedText)),
     "bpeflow_table_size": _checked(c_void_p, _NUMBER, _NUMBER),
     "bpeflow_table_memory": _checked(c_void_p, c_uint64, _NUMBER),
     "bpeflow_table_write": _checked(c_void_p, c_uint32, c_void_p, c_char_p, _NUMBER, _NUMBER),
@@ -227,7 +266,7 @@ _LEARN = {
     "bpeflow_learner_free": _freeing(),
 }
 
-_ENCODE = {
+_ENCODE = _PATTERN | {
     "bpeflow_model_new": _checked(POINTER(Vocabulary), _HANDLES),
     "bpeflow_model_decode": _unchecked(c_void_p, c_void_p, c_uint32, c_uint64, c_void_p, _NUMBER),
     "bpeflow_model_free": _freeing(),
@@ -251,24 +290,36 @@ _FUNCTIONS = {"count": _COUNT, "encode": _ENCODE, "c": _LEARN, "omp": _LEARN}
 class Handle(c_void_p):
     """An object in native memory, which is freed together with this one, or by `free`."""
 
-    def __init__(self, library: ctypes.CDLL, kind: str, *arguments: Any, results: tuple[Any, ...] = ()) -> None:
-        """Create the object with `bpeflow_<kind>_new`.
+    def __init__(
+        self, library: ctypes.CDLL, kind: str, *arguments: Any, results: tuple[Any, ...] = (), create: str = "new"
+    ) -> None:
+        """Create the object with `bpeflow_<kind>_<create>`.
 
         Args:
             library: the library of these functions.
             kind: the object's name in the functions.
             arguments: arguments before the handle. Those that are handles are kept alive, as the object may use them.
             results: arguments after the handle.
+            create: the last part of the function's name.
         """
         super().__init__()
         self._borrowed = [argument for argument in arguments if isinstance(argument, Handle)]
-        getattr(library, f"bpeflow_{kind}_new")(*arguments, byref(self), *results)
+        getattr(library, f"bpeflow_{kind}_{create}")(*arguments, byref(self), *results)
         self._free = weakref.finalize(self, getattr(library, f"bpeflow_{kind}_free"), c_void_p(self.value))
 
     def free(self) -> None:
         """Free the object. Afterwards the handle is NULL, which every native function refuses."""
         self.value = None
         self._free()
+
+
+def address(text: bytes | bytearray | memoryview | mmap) -> bytes | int:
+    """Return a text in a form that ctypes passes as its address."""
+    if isinstance(text, bytes):
+        return text
+    import numpy as np  # late: workers that count have only `bytes`
+
+    return int(np.frombuffer(text, np.uint8).ctypes.data)
 
 
 # ---- loading ----

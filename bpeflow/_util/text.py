@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import reprlib
 from collections.abc import Iterable, Sequence
-from pathlib import PurePath
 from typing import Literal
 from unicodedata import east_asian_width
 
@@ -73,12 +73,12 @@ def short_names(paths: Sequence[str]) -> dict[str, str]:
     >>> short_names(["runs/a/owt", "runs/b/owt", "data/web.txt"])
     {'runs/a/owt': 'a/owt', 'runs/b/owt': 'b/owt', 'data/web.txt': 'web.txt'}
     """
-    names = {}
+    folders, names = {path: os.path.normpath(path).split("/") for path in paths}, {}
     for path in paths:
-        parts = PurePath(path).parts
-        others = [PurePath(other).parts for other in paths if other != path]
+        parts = folders[path]
+        others = [folders[other] for other in paths if other != path]
         length = next((n for n in range(1, len(parts)) if all(other[-n:] != parts[-n:] for other in others)), None)
-        names[path] = path if length is None else str(PurePath(*parts[-length:]))
+        names[path] = path if length is None else "/".join(parts[-length:])
     return names
 
 

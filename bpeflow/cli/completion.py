@@ -17,6 +17,7 @@ from bpeflow.config.encoding import EncodeSettings
 from bpeflow.formats.any_format import FORMATS
 from bpeflow.formats.published import PUBLISHED
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.pretokenize.published import PUBLISHED_PATTERNS
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -68,8 +69,8 @@ def _suggest(argument: argparse.Action, shtab: Any) -> None:
     values: dict[str, Sequence[str]] = {f"{SETTING}{setting.key}": setting.choices for setting in settings}
     values |= {
         "assignments": [f"{setting.key}=" for setting in all_settings(Settings) if setting.group],
-        f"{SETTING}pattern": list(NAMED_PATTERNS),
-        "pattern": list(NAMED_PATTERNS),
+        f"{SETTING}pattern": [*NAMED_PATTERNS, *PUBLISHED_PATTERNS],
+        "pattern": [*NAMED_PATTERNS, *PUBLISHED_PATTERNS],
         "known": list(PUBLISHED),
         f"{SETTING}backend": ["auto", *(backend.name for backend in BACKENDS)],
         "backends": [backend.name for backend in BACKENDS],

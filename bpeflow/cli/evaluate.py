@@ -12,13 +12,14 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from bpeflow._util.text import format_count, format_size, one_line, short_names, show_token
+from bpeflow._util.text import format_count, format_size, one_line, short_names
 from bpeflow.cli.parser import Parser, add_description_flags, add_quiet_flag, description, size
 from bpeflow.cli.progress import observing
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
-from bpeflow.cli.tables import output_console, print_json, print_table
+from bpeflow.cli.tables import join_tokens, output_console, print_json, print_table
 from bpeflow.dataset.evaluate import evaluate
-from bpeflow.dataset.evaluation_report import Evaluation, EvaluationReport, longest_tokens
+from bpeflow.dataset.evaluation_report import Evaluation, EvaluationReport
+from bpeflow.look.vocabulary import longest_tokens
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
 _DESCRIPTION = """\
@@ -30,8 +31,8 @@ tokens. Special tokens are not counted.
   bpeflow evaluate --tokenizer runs/owt --baseline gpt2/tokenizer.json --input docs.jsonl.zst --for_size 12gb
 """
 
-#: Number of the longest tokens that are shown, and the most columns of the screen for each.
-_LONGEST, _TOKEN_WIDTH = 3, 40
+#: Number of the longest tokens that are shown.
+_LONGEST = 3
 
 
 def evaluate_parser() -> Parser:
@@ -134,8 +135,8 @@ def print_report(report: EvaluationReport, console: Console, for_size: int | Non
 def _longest(report: EvaluationReport) -> Iterator[list[str]]:
     for name, tokenizer in report.tokenizers.items():
         first = [one_line(name), f"{tokenizer.vocab_size:,}"]
-        for _, token in longest_tokens(tokenizer, _LONGEST):
-            yield [*first, f"{show_token(token, _TOKEN_WIDTH)} ({format_count(len(token), 'byte')})"]
+        for token in longest_tokens(tokenizer.vocab, _LONGEST):
+            yield [*first, f"{join_tokens([token.bytes])} ({format_count(len(token.bytes), 'byte')})"]
             first = ["", ""]
 
 

@@ -9,12 +9,10 @@ import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import IO, NoReturn, cast
 
-from bpeflow._util.machine import explain, is_memory_error
 from bpeflow._util.streams import LenientStream
 from bpeflow._util.text import one_line
 from bpeflow.errors import (
@@ -27,6 +25,8 @@ from bpeflow.errors import (
     FormatError,
     OutputError,
     SettingsError,
+    is_memory_error,
+    out_of_memory,
 )
 from bpeflow.flow.errors import WorkerTracebackError
 
@@ -139,9 +139,8 @@ def exit_status(error: BaseException) -> int:
         return _fail([str(error)], USAGE)
     expected = _expected(error)
     if expected is None:
-        traceback.print_exception(error, file=_messages())
-        what = "".join(traceback.format_exception_only(error)).strip()
-        expected = f"{what} (a bug in bpeflow: please report it with everything above)"
+        sys.excepthook(type(error), error, error.__traceback__)
+        expected = f"{type(error).__name__}: {error} (a bug in bpeflow: please report it with everything above)"
     return _fail([_stage_of(error) + expected], FAILURE)
 
 
@@ -150,7 +149,7 @@ def _expected(error: BaseException) -> str | None:
     if isinstance(error, BpeflowError | FlowError):
         return str(error)
     if is_memory_error(error):
-        return f"{explain(error)}: add memory, or raise the limits (ulimit -v, ulimit -u, the container's)"
+        return f"{out_of_memory(error)}: add memory, or raise the limits (ulimit -v, ulimit -u, the container's)"
     if isinstance(error, ModuleNotFoundError):
         problem = f"bpeflow's dependencies are not installed for {sys.executable} ({error})"
         return f"{problem}: pip install bpeflow; in a clone, make quickstart, and use .venv/bin/python -m bpeflow"

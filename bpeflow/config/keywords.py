@@ -1,7 +1,8 @@
 """The keyword arguments of the public functions, for editors and type checkers.
 
 They are those fields of the models in `bpeflow.config` that are not parameters of their own, with the types that the
-models accept. A type checker cannot derive them, so they are written out; `tests/test_keywords.py` compares the two.
+models accept. A type checker cannot derive them, so they are written out;
+`tests/config/test_keywords.py` compares the two.
 """
 
 from __future__ import annotations

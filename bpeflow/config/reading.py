@@ -32,6 +32,9 @@ _REMOVED = {
 #: Limit on the text of a config: far above any real config, and far below the memory of any machine.
 _MAX_CHARACTERS = 1 << 20
 
+#: Limit on the depth of lists and mappings in it, which the parser takes quadratic time for.
+_MAX_DEPTH = 100
+
 
 def make_settings(
     model: type[SettingsType], values: Mapping[str, Any], where: str = "", elsewhere: Collection[str] = ()
@@ -167,14 +170,16 @@ def parse_yaml(text: str) -> Any:
     """Return the value of a YAML text. Raises `ConfigError` if it is malformed or has aliases."""
     import yaml
 
+    depth = 0
     try:
         for event in yaml.parse(text, yaml.SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _MAX_DEPTH:
+                raise ConfigError("it is nested too deeply")
             if isinstance(event, yaml.AliasEvent):  # which could make a few lines more values than fit in memory
                 raise ConfigError(f"*{event.anchor} is an alias: quote it if it is text, or else repeat the values")
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ConfigError(" ".join(str(error).replace('in "<unicode string>",', "in").split())) from error
-    except RecursionError as error:
-        raise ConfigError("it is nested too deeply") from error
     except ValueError as error:  # an impossible date, such as the 31st of February
         raise ConfigError(str(error)) from error

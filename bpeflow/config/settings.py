@@ -78,7 +78,6 @@ class SourceSettings(Frozen):
         example=["books/*.jsonl.zst"],
         min_length=1,
         validation_alias=AliasChoices("paths", "path"),
-        serialization_alias="paths",
     )
     exclude: Paths = setting((), "globs of files to leave out, besides those of the corpus", example=["*.bak"])
     weight: int = setting(1, "number of times each document counts", example=3, ge=1, le=1_000_000)
@@ -193,7 +192,8 @@ class CountSettings(CorpusSettings, TokenSettings):
 
     pattern: Annotated[Pattern, BeforeValidator(as_pattern)] = _pretokens(
         "gpt2",
-        "split pattern: gpt2, cl100k, o200k, llama3, qwen2, a regular expression, or a list of these",
+        "split pattern, one of gpt2, cl100k, o200k, llama3, qwen2, tekken, deepseek_v3, kimi_k2, llama4, qwen3_5, "
+        "bloom, starcoder, superbpe, nanochat, a regular expression, or a list of these",
         "Each pattern in a list splits the pieces of the one before, as a sequence of HuggingFace's Split does. "
         "With unmatched: drop, each drops what it does not match.",
         example="cl100k",
@@ -202,7 +202,8 @@ class CountSettings(CorpusSettings, TokenSettings):
         "isolate",
         "text that a regular expression does not match: isolate, drop or error",
         "isolate makes a pre-token of each stretch between two matches, as HuggingFace's Split does, drop leaves such "
-        "text out, as tiktoken does, and error stops at the first. The named patterns match all text.",
+        "text out, as tiktoken does, and error stops at the first. Of the named patterns, only deepseek_v3, bloom and "
+        "superbpe do not match all text.",
         example="error",
     )
     normalizer: Annotated[tuple[NormalizerName, ...], BeforeValidator(as_tuple)] = _pretokens(

@@ -11,7 +11,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from bpeflow._util.text import format_count, format_size
@@ -19,7 +19,7 @@ from bpeflow.corpus.documents import RECORD_END, DocumentStatistics, StreamChunk
 from bpeflow.corpus.files import START_BYTES, InputFile, is_json_lines, open_blocks, records
 from bpeflow.corpus.sources import CorpusEntry
 from bpeflow.corpus.text_rules import Source, TextRules
-from bpeflow.errors import CorpusError
+from bpeflow.errors import CorpusError, PatternTimeoutError
 from bpeflow.pretokenize.regex import Pretokenizer
 
 if TYPE_CHECKING:
@@ -144,8 +144,9 @@ class FirstLook:
             )
         if data and self._rules.pretokenizer.custom:
             text = data[:_PATTERN_BYTES].decode(errors="replace")
-            if not self._rules.pretokenizer.finds_anything(text):
-                log.warning("%s: the pattern matches nothing in its first %s", name, format_size(len(text)))
+            with suppress(PatternTimeoutError):  # of which the counter will know the document
+                if not self._rules.pretokenizer.finds_anything(text):
+                    log.warning("%s: the pattern matches nothing in its first %s", name, format_size(len(text)))
 
 
 def _first_bytes(blocks: Iterable[bytes | bytearray], separator: bytes) -> tuple[bytearray, bool]:

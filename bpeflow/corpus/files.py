@@ -18,9 +18,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Literal, Protocol
 
-from bpeflow._util.machine import is_memory_error, load_extra
+from bpeflow._util.machine import load_extra
 from bpeflow.corpus.compression import MAGIC_BYTES, Compression, decompress, detect_compression
-from bpeflow.errors import CorpusError
+from bpeflow.errors import CorpusError, is_memory_error
 from bpeflow.flow import wait_readable
 
 Format = Literal["text", "jsonl", "parquet"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from bpeflow.corpus.documents import NOTHING, Chunk, Delimiters, Document, DocumentStatistics, StreamChunk
 from bpeflow.corpus.files import records
 from bpeflow.corpus.text_rules import UTF8_REMEDY, TextRules
-from bpeflow.errors import CorpusError, InvalidUtf8Error
+from bpeflow.errors import CorpusError, InvalidUtf8Error, PatternTimeoutError
 
 
 class ChunkBuffer:
@@ -117,6 +117,10 @@ class OpenChunk:
                     place = self._place(number, position)
                     return CorpusError(f"{self.chunk.path}: {pretokenizer.describe(unmatched, place)}")
         return CorpusError(f"{self.chunk.path}: the pattern {pretokenizer.regex!r} does not match all text")
+
+    def timeout_error(self, error: PatternTimeoutError, number: int, document: Document) -> PatternTimeoutError:
+        """Return the error for a document, given its index, on which the pattern took too long, with its position."""
+        return PatternTimeoutError(f"{self.chunk.path}: {self._place(number, document.pieces[0][0])}: {error}")
 
     def _place(self, document: int, position: int) -> str:
         if not self.has_records:

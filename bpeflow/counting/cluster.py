@@ -30,7 +30,6 @@ import regex
 
 from bpeflow import __version__
 from bpeflow._util.atomic import hold_part, is_unlocked, name_errors
-from bpeflow._util.machine import explain, is_memory_error
 from bpeflow._util.native import ABI
 from bpeflow._util.text import format_size
 from bpeflow.config import EngineSettings
@@ -41,6 +40,8 @@ from bpeflow.errors import (
     NativeUnavailableError,
     OutOfMemoryError,
     TaskLostError,
+    is_memory_error,
+    out_of_memory,
 )
 from bpeflow.flow import peak_memory
 from bpeflow.pretokenize.native import native_unicode_version
@@ -248,7 +249,7 @@ def _run_task(
     except Exception as error:
         where = f"on node {node}, {function.__name__}"
         if is_memory_error(error):
-            return OutOfMemoryError(f"{where}: {explain(error)}; give tasks more memory, or use smaller segments")
+            return OutOfMemoryError(f"{where}: {out_of_memory(error)}; give tasks more memory, or use smaller segments")
         if isinstance(error, OSError):
             return EngineError(f"{where}: {error.filename or 'input/output'}: {error.strerror or error}")
         place = traceback.extract_tb(error.__traceback__)[-1]

@@ -11,7 +11,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from bpeflow._util.machine import available_cores, explain_memory_error
+from bpeflow._util.machine import available_cores
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus.checks import FirstLook, report_unmatched, warn_of_empty_sources, why_nothing
 from bpeflow.corpus.documents import DocumentStatistics
@@ -28,11 +28,11 @@ from bpeflow.counting.report import CorpusReport, CountingReport, StageReport, c
 from bpeflow.counting.segments import SegmentFolder, count_parts, has_segments, remove_segments
 from bpeflow.counting.shards import PARTITIONS, RECORD, Shard, Spilled, new_scratch, removed_at_end
 from bpeflow.counting.table import SharedTables
-from bpeflow.errors import ConfigError, CorpusError
+from bpeflow.errors import ConfigError, CorpusError, explain_memory_error
 from bpeflow.flow import Executor, MonitorSample
 from bpeflow.pretokenize.native import chosen_instructions, native_unicode_version, why_regex
 from bpeflow.pretokenize.normalizer import UNICODE_VERSION
-from bpeflow.pretokenize.regex import unicode_version
+from bpeflow.pretokenize.regex import simplest_pattern, unicode_version
 from bpeflow.progress import Observer, observer_for
 
 if TYPE_CHECKING:
@@ -183,7 +183,9 @@ class CorpusCounter:
         reducer = StageReport(workers=1, seconds=ended - reducing, bytes=reduced_bytes)
         in_process = build.executor == "threads" and cluster is None
         return CorpusCounts(
-            counts=counts.with_pattern(self.settings.pattern, self.settings.unmatched, self.settings.normalizer),
+            counts=counts.with_pattern(
+                simplest_pattern(self.settings.pattern), self.settings.unmatched, self.settings.normalizer
+            ),
             documents=documents,
             corpus=self._describe_corpus(documents, counts),
             counting=CountingReport(

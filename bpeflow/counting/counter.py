@@ -17,7 +17,7 @@ from bpeflow.counting.table import (
     SharedTables,
     new_table,
 )
-from bpeflow.errors import UnmatchedTextError
+from bpeflow.errors import PatternTimeoutError, UnmatchedTextError
 from bpeflow.flow import set_gauge
 
 
@@ -92,13 +92,15 @@ class ChunkCounter:
         if done.bytes < len(data):
             rest = opened.after(done.bytes)
             try:
-                for document, texts in rest.documents():
+                for number, (document, texts) in enumerate(rest.documents()):  # noqa: B007 (used below)
                     documents += document.closed or chunk.ends_file
                     skipped += texts is None
                     for text in filter(None, texts or ()):
                         table.count(normalizer.utf8(text))
             except UnmatchedTextError:
-                raise rest.unmatched_error() from None
+                raise opened.unmatched_error() from None
+            except PatternTimeoutError as error:
+                raise rest.timeout_error(error, number, document) from None
         statistics = opened.statistics(documents, skipped)
         return statistics if len(self.rules.sources) == 1 else statistics.of_source(chunk.source)
 

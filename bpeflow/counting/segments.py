@@ -2,7 +2,7 @@
 
 A run that was interrupted resumes with the segments that it finished, whoever counted them and in whichever order.
 Where segments end has no influence on the counts, as they end only where chunks may end. The last step sums the shards
-of all segments, a partition at a time. The files in the folder:
+of all segments, a partition at a time; that of a single segment is its own sum. The files in the folder:
 
     segments/
       manifest.json   everything that the counts depend on (`Fingerprint`), written once and first

@@ -1,8 +1,8 @@
 """Count tables: distinct pre-tokens and how often each occurs.
 
 `CountTable` has two implementations. `RegexTable`, on the `regex` module, is the definition. `NativeTable` must give
-the same counts. It supports the named patterns only, and is about fifty times as fast. `SharedTables` adds up the
-native tables of counters in the same process, and sorts them (source: ``ext/count/sum.hpp``).
+the same counts. It is about fifty times as fast, and supports the patterns that can be compiled. `SharedTables` adds up
+the native tables of counters in the same process, and sorts them (source: ``ext/count/sum.hpp``).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from ctypes import Array, byref, c_char, c_uint32, c_uint64, c_void_p
+from ctypes import Array, byref, c_char, c_uint32, c_uint64, c_void_p, string_at
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -21,8 +21,10 @@ from bpeflow._util import native
 from bpeflow._util.native import Handle, load_library
 from bpeflow.corpus.documents import Delimiters, DocumentStatistics
 from bpeflow.counting.shards import PARTITIONS, RECORD, Shard, address, explain_write_error
-from bpeflow.pretokenize.native import NATIVE_PATTERNS, chosen_instructions
-from bpeflow.pretokenize.regex import Pretokenizer
+from bpeflow.errors import UnmatchedTextError
+from bpeflow.flow import map_in_threads
+from bpeflow.pretokenize.native import chosen_instructions, new_pattern, why_not_compiled
+from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer, show_unmatched
 
 if TYPE_CHECKING:
     from bpeflow.counting.counts import PretokenCounts
@@ -85,7 +87,7 @@ class CountTable(Protocol):
 
 def new_table(pretokenizer: Pretokenizer, scanner: Literal["native", "regex"]) -> CountTable:
     """Return an empty table that finds pre-tokens with `scanner`."""
-    return NativeTable(pretokenizer.name) if scanner == "native" else RegexTable(pretokenizer)
+    return NativeTable(pretokenizer) if scanner == "native" else RegexTable(pretokenizer)
 
 
 class RegexTable:
@@ -137,15 +139,20 @@ def _native_delimiters(delimiters: Delimiters) -> native.Delimiters:
 class NativeTable:
     """A table in native memory. Its handle is freed together with the object."""
 
-    def __init__(self, pattern: str = "gpt2", instructions: str | None = None) -> None:
+    def __init__(self, pattern: str | Pretokenizer = "gpt2", instructions: str | None = None) -> None:
         """Create an empty table.
 
         Args:
-            pattern: a named pattern.
+            pattern: a named pattern, or a pre-tokenizer.
             instructions: one of `native_instructions`; by default `chosen_instructions`.
+
+        Raises `ValueError` if the pattern cannot be compiled.
         """
         self._library = load_library("count")
-        self._pattern = NATIVE_PATTERNS[pattern]
+        self._pretokenizer = load_pretokenizer(pattern) if isinstance(pattern, str) else pattern
+        self._pattern = new_pattern("count", self._pretokenizer)
+        if self._pattern is None:
+            raise ValueError(why_not_compiled(self._pretokenizer))
         self._handle = Handle(self._library, "table", (instructions or chosen_instructions()).encode())
 
     @property
@@ -157,18 +164,34 @@ class NativeTable:
         return self._size()[0]
 
     def count(self, text: bytes) -> None:
-        self._library.bpeflow_table_count(self._handle, self._pattern, text, len(text))
+        function = self._library.bpeflow_table_count
+        status = function(self._handle, self._pattern, text, len(text))
+        if status == native.UNMATCHED:
+            raise UnmatchedTextError("the pattern does not match all text")
+        native.check_status(status, function)
 
     def count_documents(self, data: memoryview, delimiters: Delimiters) -> CountedDocuments:
         text = (c_char * len(data)).from_buffer(data)
         counted = native.Documents()
-        self._library.bpeflow_table_count_documents(
-            self._handle, self._pattern, byref(_native_delimiters(delimiters)), text, len(data), byref(counted)
-        )
+        function = self._library.bpeflow_table_count_documents
+        native_delimiters = _native_delimiters(delimiters)
+        status = function(self._handle, self._pattern, byref(native_delimiters), text, len(data), byref(counted))
+        if status != native.UNMATCHED:  # which `count` will raise for the document after those counted
+            native.check_status(status, function)
         return CountedDocuments(counted.bytes, counted.documents, bool(counted.open))
 
     def statistics(self) -> DocumentStatistics:
-        return DocumentStatistics()
+        if not self._pretokenizer.custom:
+            return DocumentStatistics()
+        found = native.UnmatchedText()
+        self._library.bpeflow_table_unmatched(self._handle, byref(found))
+        example = string_at(found.example, found.size) if found.unmatched else b""
+        start, end = (len(example[:position].decode()) for position in (found.start, found.end))
+        return DocumentStatistics(
+            matched_bytes=found.bytes - found.unmatched,
+            unmatched_bytes=found.unmatched,
+            unmatched_example=show_unmatched(example.decode(), start, end).example if found.unmatched else "",
+        )
 
     def memory(self, more: int) -> int:
         size = c_uint64()
@@ -222,6 +245,7 @@ class SharedTables:
     def add(self, tables: Mapping[int, NativeTable], statistics: DocumentStatistics) -> None:
         """Add a counter's tables by weight, which multiplies their counts. Nothing is counted in them any more."""
         for weight, table in tables.items():
+            statistics += table.statistics()
             table.settle(weight)
         with self._lock:
             self._tables += tables.values()
@@ -237,8 +261,6 @@ class SharedTables:
         Faster than the sum of shards, as pre-tokens are sorted only once, after those of all tables have been added up.
         Each thread has a partition of its own, which are not the partitions of shards. Raises `CountOverflowError`.
         """
-        from concurrent.futures import ThreadPoolExecutor
-
         import numpy as np  # late, as workers do not need it and start in half the time without
 
         from bpeflow.counting.counts import PretokenCounts
@@ -248,18 +270,19 @@ class SharedTables:
         def add_up(number: int) -> Handle:
             return Handle(load_library("count"), "sum", tables, len(tables), number, self._threads)
 
-        with ThreadPoolExecutor(self._threads) as threads:
-            parts = list(threads.map(partial(_SortedPart, list(threads.map(add_up, numbers))), numbers))
-            starts = list(accumulate((part.tokens for part in parts), initial=0))
-            begins = list(accumulate((part.bytes for part in parts), initial=0))
-            data, counts = np.empty(begins[-1], dtype=np.uint8), np.empty(starts[-1], dtype=np.int64)
-            offsets = np.zeros(starts[-1] + 1, dtype=np.int64)
+        sums = list(map_in_threads(add_up, numbers, self._threads))
+        parts = list(map_in_threads(partial(_SortedPart, sums), numbers, self._threads))
+        starts = list(accumulate((part.tokens for part in parts), initial=0))
+        begins = list(accumulate((part.bytes for part in parts), initial=0))
+        data, counts = np.empty(begins[-1], dtype=np.uint8), np.empty(starts[-1], dtype=np.int64)
+        offsets = np.zeros(starts[-1] + 1, dtype=np.int64)
 
-            def write(part: _SortedPart, start: int, begin: int) -> None:
-                columns = (data[begin:], offsets[start + 1 :], counts[start:])
-                part.write(begin, *(column.ctypes.data for column in columns))
+        def write(number: int) -> None:
+            start, begin = starts[number], begins[number]
+            columns = (data[begin:], offsets[start + 1 :], counts[start:])
+            parts[number].write(begin, *(column.ctypes.data for column in columns))
 
-            list(threads.map(write, parts, starts, begins))
+        list(map_in_threads(write, numbers, self._threads))
         self._tables.clear()
         return PretokenCounts(data, offsets, counts)
 

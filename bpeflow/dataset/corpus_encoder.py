@@ -24,8 +24,9 @@ from bpeflow.corpus.sources import Corpus, CorpusEntry
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.dataset.token_file import Ids
 from bpeflow.dataset.token_writer import NO_ENDS, TokenSetWriter
-from bpeflow.errors import InvalidTextError, UnmatchedTextError
+from bpeflow.errors import InvalidTextError, PatternTimeoutError, UnmatchedTextError
 from bpeflow.flow import Pipeline, QueueSpec, Stage, in_order, stall_watch
+from bpeflow.pretokenize.native import why_not_compiled
 from bpeflow.tokenizer.encoder import Encoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 from bpeflow.tokenizer.tokenizer import Tokenizer
@@ -112,8 +113,8 @@ class ChunkEncoder:
         Raises `InvalidUtf8Error`, with the file and position.
         """
         pretokenizer = self.rules.pretokenizer
-        can_encode_at_once = not (pretokenizer.custom or opened.has_records)  # the pattern must match all text
-        if can_encode_at_once and pretokenizer.normalizer.keeps_ascii(bytes(opened.data)):
+        drops = pretokenizer.custom and pretokenizer.unmatched == "drop"  # then not all text has ids
+        if not (drops or opened.has_records) and pretokenizer.normalizer.keeps_ascii(bytes(opened.data)):
             try:
                 return self._encode_at_once(opened)
             except InvalidTextError:
@@ -135,7 +136,7 @@ class ChunkEncoder:
         return EncodedChunk(ids, ends, rest, opened.chunk.ends_file, opened.statistics(0, 0))
 
     def _rest_of(self, ids: NDArray[Any]) -> Rest:
-        """Describe the text of the ids after the last separator. All text has ids, as the pattern matches all of it."""
+        """Describe the text of the ids after the last separator. All text has ids."""
         if not len(ids):
             return "none"
         return "blank" if all(self.tokenizer.decode_bytes([int(i)]).isspace() for i in ids) else "text"
@@ -156,6 +157,8 @@ class ChunkEncoder:
                 encoded = [*self._encode_document(data, document, texts)]
             except UnmatchedTextError:
                 raise opened.unmatched_error() from None
+            except PatternTimeoutError as error:
+                raise opened.timeout_error(error, documents - 1, document) from None
             if document.closed and self.end_id is not None:
                 encoded.append(np.array([self.end_id], self._dtype))
             parts += encoded
@@ -255,9 +258,10 @@ def _numbered_chunks(reader: CorpusReader, entries: Sequence[CorpusEntry]) -> It
 def _releases_interpreter_lock(tokenizer: Tokenizer) -> bool:
     """Return whether other threads can run during encoding.
 
-    The `regex` module, for custom patterns, and `unicodedata`, for normalizers, hold the lock.
+    The `regex` module, for patterns that cannot be compiled, and `unicodedata`, for normalizers, hold the lock.
     """
-    return tokenizer.encoder == "native" and not (tokenizer._pretokenizer.custom or tokenizer.normalizer)
+    compiled = why_not_compiled(tokenizer._pretokenizer) is None
+    return tokenizer.encoder == "native" and compiled and not tokenizer.normalizer
 
 
 class ChunkJoiner:

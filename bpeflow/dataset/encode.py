@@ -10,7 +10,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from bpeflow import __version__
-from bpeflow._util.machine import explain_memory_error
 from bpeflow.config import make_settings
 from bpeflow.config.encoding import EncodeSettings
 from bpeflow.corpus.documents import Delimiters, DocumentStatistics
@@ -21,7 +20,7 @@ from bpeflow.dataset.encode_tasks import check_distributable, encoded_chunks
 from bpeflow.dataset.token_file import DtypeName, choose_dtype, choose_layout
 from bpeflow.dataset.token_set import TokenSet, check_not_input
 from bpeflow.dataset.token_writer import new_token_set
-from bpeflow.errors import ConfigError, InputTypeError
+from bpeflow.errors import ConfigError, InputTypeError, explain_memory_error
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
 from bpeflow.progress import Observer, observer_for
 from bpeflow.tokenizer.parallel import validate_threads

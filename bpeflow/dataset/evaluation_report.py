@@ -11,6 +11,8 @@ from typing import Any
 
 from bpeflow import __version__
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
+from bpeflow.look.render import to_json
+from bpeflow.look.vocabulary import longest_tokens
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: Number of a vocabulary's longest tokens in the report.
@@ -148,21 +150,14 @@ class EvaluationReport:
                     "normalizer": tokenizer.normalizer,
                     "encoder": tokenizer.encoder,
                     "longest_tokens": [
-                        {"id": i, "bytes": len(token), "text": token.decode(errors="replace"), "hex": token.hex()}
-                        for i, token in longest_tokens(tokenizer, _LONGEST_TOKENS)
+                        {**to_json(token), "bytes": len(token.bytes)}
+                        for token in longest_tokens(tokenizer.vocab, _LONGEST_TOKENS)
                     ],
                 }
                 for name, tokenizer in self.tokenizers.items()
             ],
             "evaluations": [evaluation.to_dict(for_size) for evaluation in self.evaluations],
         }
-
-
-def longest_tokens(tokenizer: Tokenizer, count: int) -> list[tuple[int, bytes]]:
-    """Return the longest tokens of a vocabulary with their ids, without special tokens. Ties are in order of ids."""
-    specials = set(tokenizer.special_tokens.values())
-    tokens = [(i, token) for i, token in enumerate(tokenizer.vocab.tokens) if i not in specials]
-    return sorted(tokens, key=lambda entry: -len(entry[1]))[:count]
 
 
 def _quotient(numerator: float, denominator: float | None) -> float | None:

@@ -1,4 +1,4 @@
-"""The exceptions of pipelines, and how one gets out of a worker process.
+"""The exceptions of pipelines.
 
 An exception raised by a stage function is *not* wrapped in one of these. It reaches the caller unchanged; from a
 process, with the worker's traceback as its cause.
@@ -6,10 +6,7 @@ process, with the worker's traceback as its cause.
 
 from __future__ import annotations
 
-import pickle
 import signal
-import traceback
-from contextlib import suppress
 
 
 class FlowError(RuntimeError):
@@ -32,31 +29,6 @@ class WorkerTracebackError(Exception):
         super().__init__(f'in stage {stage!r}, worker {worker}:\n"""\n{text}"""')
         self.stage = stage
         self.worker = worker
-
-
-def pack_failure(stage: str, worker: int, error: BaseException) -> bytes:
-    """Pickle the exception that a worker handles, and what to raise instead if it cannot be pickled or loaded."""
-    pickled = b""
-    with suppress(Exception):
-        pickled = pickle.dumps(error)
-    instead = FlowError(
-        f"stage {stage!r}, worker {worker}, raised {''.join(traceback.format_exception_only(error)).strip()} (this "
-        "exception cannot be pickled; its traceback is above)"
-    )
-    return pickle.dumps((pickled, instead, (stage, worker, traceback.format_exc())))
-
-
-def unpack_failure(packed: bytes) -> BaseException | None:
-    """Return a packed exception, whose cause is the worker's traceback; None if `packed` is only a part of it."""
-    error: BaseException
-    try:
-        pickled, error, origin = pickle.loads(packed)  # noqa: S301 -- from our own worker
-    except (EOFError, pickle.UnpicklingError):
-        return None
-    with suppress(Exception):  # it could not be pickled, or has an unusual `__init__`
-        error = pickle.loads(pickled)  # noqa: S301
-    error.__cause__ = WorkerTracebackError(*origin)
-    return error
 
 
 #: The likely cause of SIGKILL.

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from .pipeline import MAIN, Pipeline, Snapshot
-from .shared import Activity, Meter, QueueDepth
+from .shared import Activity, Meter, QueueDepth, start_threads
 
 _log = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 _MAX_DESCRIBED = 8
 
 #: Least default for `Monitor.patience`, in seconds. Less would report every large item as a stall; more reports real
-#: stalls late.
+#: stalls late. It is enough for a process that is stopped, which a slow one on a busy machine is not.
 _MIN_PATIENCE = 10.0
 
 #: Seconds: the unit in which the system counts CPU time, so a rate over a shorter time means nothing.
@@ -122,7 +122,8 @@ class Monitor:
     patience: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        self._ended = threading.Event()
+        self._sampling = threading.Lock()  # a plain lock, which Ctrl-C cannot leave half-way
+        self._sampling.acquire()
         self._thread = threading.Thread(target=self._run, name="flow monitor", daemon=True)
         self._last = self.pipeline.snapshot()
         self._start = self._last.time
@@ -131,19 +132,22 @@ class Monitor:
 
     def __enter__(self) -> Monitor:
         """Start sampling."""
-        self._thread.start()
+        try:
+            start_threads([self._thread])
+        except BaseException:  # Ctrl-C among them, although the thread may run
+            self._sampling.release()
+            raise
         return self
 
     def __exit__(self, *exception: object) -> None:
         """Take the last sample and stop."""
-        self._ended.set()
+        self._sampling.release()
         self._thread.join()
 
     def _run(self) -> None:
-        with suppress(MemoryError):  # of the wait itself; the reader of the results gets an error of its own soon
-            while not self._ended.wait(self.interval):
-                self._deliver()
+        while not self._sampling.acquire(timeout=self.interval):
             self._deliver()
+        self._deliver()
 
     def _deliver(self) -> None:
         try:
@@ -201,7 +205,10 @@ def _stage_rate(stage: str, last: Snapshot, now: Snapshot, seconds: float) -> St
 
 
 def stall_watch(pipeline: Pipeline, patience: float = 60.0) -> Monitor:
-    """Return a monitor that only logs a warning when there has been no progress for `patience` seconds, and its end."""
+    """Return a monitor that only logs a warning when there has been no progress for `patience` seconds, and its end.
+
+    A worker whose process is stopped is named within 15 seconds.
+    """
     stalled = False
 
     def log(sample: MonitorSample) -> None:
@@ -210,7 +217,7 @@ def stall_watch(pipeline: Pipeline, patience: float = 60.0) -> Monitor:
             stalled = not stalled
             _log.warning("%s", sample.stall.line() if sample.stall else "progress again")
 
-    return Monitor(pipeline, patience / 6, log, processes=False, patience=patience)
+    return Monitor(pipeline, patience / 12, log, processes=False, patience=patience)
 
 
 def _rate(stage: StageRate) -> str:
@@ -231,13 +238,20 @@ def _with_prefix(number: float) -> str:
 def find_stall(snapshot: Snapshot, patience: float) -> Stall | None:
     """Return the workers that have been at one item for `patience` seconds; if all have waited for so long, all.
 
-    It may be slow, stopped or stuck forever. The state of its process gives a clue.
+    They may be slow or stuck forever. The states of their processes give a clue: those that are stopped are sure.
     """
+
+    def unchanged_for(seconds: float) -> list[tuple[str, int, Meter]]:
+        return [worker for worker in running if snapshot.time - worker[-1].since >= seconds * 1e9]
+
     running = snapshot.running()
-    still = [worker for worker in running if snapshot.time - worker[-1].since >= patience * 1e9]
+    still = unchanged_for(patience)
     stalled = [worker for worker in still if worker[-1].activity <= Activity.WORKING]
     if len(still) == len(running):
         stalled = stalled or still
+    if not stalled:
+        suspects = unchanged_for(min(patience, _MIN_PATIENCE))
+        stalled = [worker for worker in suspects if _status(worker[-1].pid) == "stopped"]
     if not stalled:
         return None
     described = [_describe(*worker) for worker in stalled[:_MAX_DESCRIBED]]
@@ -247,14 +261,19 @@ def find_stall(snapshot: Snapshot, patience: float) -> Stall | None:
 
 
 def _describe(stage: str, number: int, meter: Meter) -> str:
-    status = ""
+    status = _status(meter.pid)
+    who = stage if meter.pid == os.getpid() else f"{stage} {number}"
+    activity = Activity(meter.activity).name.lower().replace("_", " ")
+    return f"{who} {activity} (pid {meter.pid}{status and ', '}{status})"
+
+
+def _status(pid: int) -> str:
+    """Return the state of a process, such as `disk-sleep`, if it is known."""
     with suppress(Exception):  # psutil is missing, or the process has just exited
         import psutil  # here, because its import takes longer than many runs that never stall
 
-        status = f", {psutil.Process(meter.pid).status()}"
-    who = stage if meter.pid == os.getpid() else f"{stage} {number}"
-    activity = Activity(meter.activity).name.lower().replace("_", " ")
-    return f"{who} {activity} (pid {meter.pid}{status})"
+        return psutil.Process(pid).status()
+    return ""
 
 
 def find_bottleneck(last: Snapshot, now: Snapshot) -> str | None:

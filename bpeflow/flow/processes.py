@@ -57,7 +57,7 @@ from multiprocessing import spawn
 from types import FunctionType
 from typing import Any, NoReturn
 
-from .errors import KILLED, FlowError, WorkerDiedError, cannot_start, pack_failure, unpack_failure, worker_died
+from .errors import KILLED, FlowError, WorkerDiedError, WorkerTracebackError, cannot_start, worker_died
 from .pipes import Channel
 from .shared import Credits, Descriptor, Meters, anonymous_file, open_here, pipe, write_all
 from .stage import Inputs, QueueSpec, Source, Stage, outputs
@@ -320,3 +320,31 @@ def _work(plan: Plan, index: int) -> NoReturn:
             with suppress(Exception):
                 stream.flush()
         os._exit(status)
+
+
+# ---- how an exception gets out of a worker ----
+
+
+def pack_failure(stage: str, worker: int, error: BaseException) -> bytes:
+    """Pickle the exception that a worker handles, and what to raise instead if it cannot be pickled or loaded."""
+    pickled = b""
+    with suppress(Exception):
+        pickled = pickle.dumps(error)
+    instead = FlowError(
+        f"stage {stage!r}, worker {worker}, raised {''.join(traceback.format_exception_only(error)).strip()} (this "
+        "exception cannot be pickled; its traceback is above)"
+    )
+    return pickle.dumps((pickled, instead, (stage, worker, traceback.format_exc())))
+
+
+def unpack_failure(packed: bytes) -> BaseException | None:
+    """Return a packed exception, whose cause is the worker's traceback; None if `packed` is only a part of it."""
+    error: BaseException
+    try:
+        pickled, error, origin = pickle.loads(packed)  # noqa: S301 -- from our own worker
+    except (EOFError, pickle.UnpicklingError):
+        return None
+    with suppress(Exception):  # it could not be pickled, or has an unusual `__init__`
+        error = pickle.loads(pickled)  # noqa: S301
+    error.__cause__ = WorkerTracebackError(*origin)
+    return error

@@ -10,18 +10,21 @@ producers less the sum taken by its consumers.
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import mmap
 import os
 import resource
 import select
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import accumulate
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 from weakref import WeakSet
 
@@ -32,6 +35,8 @@ class EndOfStreamError(Exception):
 
 class Descriptor:
     """A file descriptor that this object owns: it is closed with the last reference to it."""
+
+    _number = -1  # of an object that Ctrl-C has left half made
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -231,6 +236,26 @@ class Meters:
         items = sum(meter.items_out for meter in producers) - items
         size = sum(meter.bytes_out for meter in producers) - size
         return QueueDepth(max(items, 0), max(size, 0))
+
+
+def start_threads(threads: Sequence[threading.Thread]) -> None:
+    """Start threads, from a thread that Ctrl-C does not interrupt. Raises `RuntimeError` if there are too many.
+
+    `Thread.start` shares an `Event` with the new thread, which may wait for ever if that is left locked.
+    """
+    started: SimpleQueue[RuntimeError | None] = SimpleQueue()
+
+    def start() -> None:
+        try:
+            for thread in threads:
+                thread.start()
+            started.put(None)
+        except RuntimeError as error:
+            started.put(error)
+
+    _thread.start_new_thread(start, ())
+    if error := started.get():
+        raise error
 
 
 def peak_memory() -> int:

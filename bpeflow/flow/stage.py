@@ -111,7 +111,7 @@ class CancelledError(BaseException):
     """Raised in the threads of a run that has failed or was closed. Not an error that a stage function handles."""
 
 
-#: While a function of a pipeline runs: its worker's meter and, in threads, a pipe that reaches its end with the run.
+#: While a function of a pipeline runs: its worker's meter and, in threads, a pipe that can be read once the run ends.
 _worker: ContextVar[tuple[Meter, Descriptor | None] | None] = ContextVar("worker", default=None)
 
 

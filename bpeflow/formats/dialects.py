@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_repr
-from bpeflow.errors import FormatError
-from bpeflow.formats.published import DEEPSEEK_V3, KIMI, KIMI_PUBLISHED
+from bpeflow.errors import FormatError, PatternTimeoutError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.formats.untrusted import Part, check_pattern, is_text
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.pretokenize.published import BLOOM_PUBLISHED, KIMI, KIMI_PUBLISHED, PUBLISHED_PATTERNS
 from bpeflow.pretokenize.regex import load_pretokenizer, simplest_pattern
 
 log = logging.getLogger(__name__)
@@ -51,10 +51,16 @@ _NAMES = {
     **dict.fromkeys(_GPT2_SPELLINGS, "gpt2"),
     _CL100K_ONIGURUMA: "cl100k",
     KIMI_PUBLISHED: KIMI,
+    BLOOM_PUBLISHED: str(PUBLISHED_PATTERNS["bloom"]),
 }
 
 #: Custom patterns that have been compared on every character, of which a warning would say nothing.
-_COMPARED = frozenset({KIMI, *DEEPSEEK_V3})
+_COMPARED = frozenset(
+    step
+    for pattern in PUBLISHED_PATTERNS.values()
+    for step in ((pattern,) if isinstance(pattern, str) else pattern)
+    if step not in NAMED_PATTERNS
+)
 
 #: Extends a pattern to text that it does not match.
 _KEEP_UNMATCHED = r"(?:{0})|(?:(?!(?:{0}))[\s\S])+"
@@ -136,7 +142,11 @@ def refuse_differences(regex: str, engine: Engine, path: Path) -> None:
             "rewrite it so that it has only one meaning"
         )
     pretokenizer = load_pretokenizer(regex)
-    if any(start == end for text in ("", _PROBE) for start, end in pretokenizer.match_spans(text)):
+    try:
+        spans = [*pretokenizer.match_spans(""), *pretokenizer.match_spans(_PROBE)]
+    except PatternTimeoutError as error:
+        raise FormatError(f"{path}: {error}") from None
+    if any(start == end for start, end in spans):
         raise FormatError(
             f"{path}: pattern {short_repr(regex)} can match the empty string, after which engines continue "
             "differently; make each alternative match at least one character"

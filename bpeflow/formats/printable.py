@@ -15,17 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow._util.byte_level import BYTE_CHARACTERS, from_printable, to_printable
+from bpeflow._util.byte_level import from_printable, to_printable
 from bpeflow._util.native import load_library
 from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import short_repr
 from bpeflow.errors import FormatError, NativeUnavailableError
 from bpeflow.formats.untrusted import place_tokens
 from bpeflow.vocab import Merge, Vocab
-
-_NO_BYTE = 256
-_BYTE_OF = np.full(ord(max(BYTE_CHARACTERS)) + 1, _NO_BYTE, np.uint16)
-_BYTE_OF[[*map(ord, BYTE_CHARACTERS)]] = range(256)
 
 
 def bytes_of_forms(forms: Collection[str]) -> PackedBytes | None:
@@ -34,14 +30,10 @@ def bytes_of_forms(forms: Collection[str]) -> PackedBytes | None:
     >>> list(bytes_of_forms(["Ġthe", "a"]))
     [b' the', b'a']
     """
-    codes = np.frombuffer("".join(forms).encode("utf-32-le", "surrogatepass"), "<u4")
-    if codes.max(initial=0) >= len(_BYTE_OF):
+    joined = from_printable("".join(forms))
+    if joined is None:
         return None
-    joined = _BYTE_OF[codes]
-    if joined.max(initial=0) == _NO_BYTE:
-        return None
-    lengths = np.fromiter(map(len, forms), np.int64, len(forms))  # a character is a byte
-    return PackedBytes.of_lengths(joined.astype(np.uint8).tobytes(), lengths)
+    return PackedBytes.of_lengths(joined, np.fromiter(map(len, forms), np.int64, len(forms)))  # a character is a byte
 
 
 def merge_lines(merges: Iterable[Merge]) -> str:

@@ -17,6 +17,7 @@ from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, close_m
 from bpeflow.errors import ConfigError
 from bpeflow.formats.printable import merge_lines
 from bpeflow.formats.untrusted import Part, is_text, read_json
+from bpeflow.pretokenize.published import KIMI
 from bpeflow.vocab import Vocab
 
 #: The file beside a vocabulary in which HuggingFace's transformers finds the special tokens.
@@ -50,38 +51,6 @@ def _numbered(first: int, *groups: Iterable[str]) -> dict[str, int]:
 def _reserved(form: str, numbers: Iterable[int]) -> list[str]:
     return [form.format(number) for number in numbers]
 
-
-# ---- patterns ----
-
-_WORD_END = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-_KIMI = (
-    r"[\p{{Han}}]+"
-    r"|[^\r\n\p{{L}}\p{{N}}]?{upper}*{lower}+"
-    + _WORD_END
-    + r"|[^\r\n\p{{L}}\p{{N}}]?{upper}+{lower}*"
-    + _WORD_END
-    + r""
-    r"|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-
-#: The pattern of Kimi K2 as published, with intersections of classes, which the `regex` module lacks by default.
-KIMI_PUBLISHED = _KIMI.format(
-    upper=r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]", lower=r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
-)
-
-#: The same with lookaheads. Each repetition matches one character of the same class as before, so all engines find the
-#: same matches.
-KIMI = _KIMI.format(
-    upper=r"(?:(?!\p{Han})[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])", lower=r"(?:(?!\p{Han})[\p{Ll}\p{Lm}\p{Lo}\p{M}])"
-)
-
-#: The three Splits in the ``tokenizer.json`` of DeepSeek-V3: digits, Chinese and Japanese, the rest.
-DEEPSEEK_V3 = (
-    r"\p{N}{1,3}",
-    "[一-龥\u3040-ゟ゠-ヿ]+",
-    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"
-    "| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
-)
 
 # ---- special tokens ----
 

@@ -23,9 +23,6 @@ from bpeflow.pretokenize.regex import load_pretokenizer
 #: take any amount of memory. Published vocabularies have up to a few hundred.
 MOST_GAPS = 1_000_000
 
-#: The longest pattern that is compiled, in characters: far above any real one.
-_MAX_PATTERN_LENGTH = 100_000
-
 PatternType = TypeVar("PatternType", bound=Pattern)
 
 
@@ -221,9 +218,6 @@ def check_pattern(pattern: PatternType, path: Path) -> PatternType:
 
     Raises `FormatError` otherwise.
     """
-    steps: tuple[str, ...] = (pattern,) if isinstance(pattern, str) else pattern
-    if (length := sum(map(len, steps))) > _MAX_PATTERN_LENGTH:
-        raise FormatError(f"{path}: a pattern of {length} characters; the limit is {_MAX_PATTERN_LENGTH}")
     try:
         load_pretokenizer(pattern)
     except PatternError as error:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from bpeflow._util.machine import load_extra
 from bpeflow.errors import ConfigError
 from bpeflow.look.usage import prefixes
+from bpeflow.look.vocabulary import text_tokens
 from bpeflow.run_dir.run_files import RunReport
 from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
@@ -305,8 +306,7 @@ def enough_size(curve: Curve) -> tuple[int, float] | None:
 
 def token_lengths(vocab: Vocab) -> list[int]:
     """Return how many tokens have 1 byte, 2 bytes, and so on; special tokens are left out."""
-    specials = set(vocab.special_tokens.values())
-    lengths = [len(token) for i, token in enumerate(vocab.tokens) if i not in specials]
+    lengths = [len(token.bytes) for token in text_tokens(vocab)]
     return [int(number) for number in np.bincount(lengths, minlength=2)[1:]]
 
 

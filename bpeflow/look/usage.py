@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.look.vocabulary import VocabToken
+from bpeflow.look.vocabulary import VocabToken, text_tokens
 from bpeflow.progress import Observer
 from bpeflow.tokenizer.python_encoder import PretokenMerging, merge_table
 from bpeflow.tokenizer.tokenizer import Tokenizer
@@ -96,7 +96,6 @@ def inspect_corpus(tokenizer: Tokenizer, counts: PretokenCounts) -> CorpusFigure
     """
     occurrences = token_occurrences(tokenizer, counts)
     tokens = tokenizer.vocab.decoded_tokens
-    specials = set(tokenizer.special_tokens.values())
     order = np.argsort(-occurrences, kind="stable")
     number = int(occurrences.sum())
     used = order[: np.count_nonzero(occurrences)].tolist()
@@ -107,9 +106,7 @@ def inspect_corpus(tokenizer: Tokenizer, counts: PretokenCounts) -> CorpusFigure
         tokens=number,
         bytes_per_token=counts.total_bytes / number if number else 0.0,
         used=tuple(UsedToken(i, tokens[i], int(occurrences[i])) for i in used),
-        unused=tuple(
-            VocabToken(i, token) for i, token in enumerate(tokens) if token and not occurrences[i] and i not in specials
-        ),
+        unused=tuple(token for token in text_tokens(tokenizer.vocab) if not occurrences[token.id]),
         prefixes=prefixes(tokenizer, occurrences, counts.total_bytes, _doubling),
     )
 

@@ -121,8 +121,7 @@ def inspect_vocab(tokenizer: Tokenizer, longest: int = 10) -> VocabFigures:
         longest: the number of longest tokens to return.
     """
     vocab = tokenizer.vocab
-    specials = set(vocab.special_tokens.values())
-    tokens = [VocabToken(i, token) for i, token in enumerate(vocab.tokens) if token and i not in specials]
+    tokens = text_tokens(vocab)
     never = tuple(never_tokens(tokenizer))
     proved = {token.id for token in never} | reached_ids(tokenizer)
     return VocabFigures(
@@ -135,9 +134,20 @@ def inspect_vocab(tokenizer: Tokenizer, longest: int = 10) -> VocabFigures:
         incomplete=tuple(token for token in tokens if is_incomplete(token.bytes)),
         never=never,
         unproved=tuple(token for token in tokens if token.id not in proved),
-        longest=tuple(sorted(tokens, key=lambda token: -len(token.bytes))[:longest]),
+        longest=tuple(longest_tokens(vocab, longest)),
         merge_counts=tuple(_counts_at_ranks(tokenizer)),
     )
+
+
+def text_tokens(vocab: Vocab) -> list[VocabToken]:
+    """Return the tokens of a vocabulary in the order of ids, without special tokens."""
+    specials = set(vocab.special_tokens.values())
+    return [VocabToken(i, token) for i, token in enumerate(vocab.tokens) if token and i not in specials]
+
+
+def longest_tokens(vocab: Vocab, count: int) -> list[VocabToken]:
+    """Return the longest tokens of a vocabulary, without special tokens. Ties are in the order of ids."""
+    return sorted(text_tokens(vocab), key=lambda token: -len(token.bytes))[:count]
 
 
 def reached_ids(tokenizer: Tokenizer) -> set[int]:

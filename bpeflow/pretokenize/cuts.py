@@ -39,9 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow.pretokenize.automaton import DEAD, Dfa
-
-#: Values of the table of pairs.
-UNSAFE, WEAK, STRONG = 0, 1, 2
+from bpeflow.pretokenize.tables import STRONG, UNSAFE, WEAK
 
 
 def safe_pairs(dfa: Dfa) -> NDArray[np.uint8]:

@@ -1,13 +1,16 @@
-"""The native scanner: its pattern numbers, the vector instructions that it uses, and whether it is available."""
+"""The native scanner: patterns in native memory, the vector instructions that it uses, and whether it is available."""
 
 from __future__ import annotations
 
 import os
 from typing import Literal
 
-from bpeflow._util.native import load_library
+from bpeflow._util.native import Handle, Step, load_library
+from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.errors import ConfigError, NativeUnavailableError
 from bpeflow.pretokenize.regex import Pretokenizer
+from bpeflow.pretokenize.syntax import UnsupportedPattern
+from bpeflow.pretokenize.tables import CompiledPattern, CompiledStep
 
 Scanner = Literal["native", "regex"]
 
@@ -16,21 +19,60 @@ Scanner = Literal["native", "regex"]
 INSTRUCTIONS_VARIABLE = "BPEFLOW_INSTRUCTIONS"
 _REGEX = "regex"
 
-#: The numbers of the named patterns, as in `enum bpeflow_pattern` of the header.
+#: The numbers of the named patterns, as in `enum bpeflow_named_pattern` of the header.
 NATIVE_PATTERNS = {"gpt2": 0, "cl100k": 1, "o200k": 2, "llama3": 3, "qwen2": 4}
+
+#: `enum bpeflow_unmatched` of the header.
+_POLICIES: dict[UnmatchedPolicy, int] = {"isolate": 0, "drop": 1, "error": 2}
+
+
+def why_not_compiled(pretokenizer: Pretokenizer) -> str | None:
+    """Return the construct for which a custom pattern needs the `regex` module; None if it can be compiled."""
+    if not pretokenizer.custom:
+        return None
+    try:
+        pretokenizer.tables()
+    except UnsupportedPattern as error:
+        return str(error)
+    return None
+
+
+def new_pattern(library: str, pretokenizer: Pretokenizer) -> Handle | None:
+    """Return a pattern for the functions of a library; None for a custom one that cannot be compiled."""
+    loaded = load_library(library)
+    if not pretokenizer.custom:
+        return Handle(loaded, "pattern", NATIVE_PATTERNS[pretokenizer.name], create="named")
+    try:
+        return new_compiled_pattern(library, pretokenizer.tables(), pretokenizer.unmatched)
+    except UnsupportedPattern:
+        return None
+
+
+def new_compiled_pattern(library: str, pattern: CompiledPattern, unmatched: UnmatchedPolicy) -> Handle:
+    """Return a compiled pattern for the functions of a library. Raises `NativeError` if its tables are damaged."""
+    steps = (Step * len(pattern.steps))(*map(_native_step, pattern.steps))
+    return Handle(load_library(library), "pattern", steps, len(steps), _POLICIES[unmatched])
+
+
+def _native_step(step: CompiledStep) -> Step:
+    columns = step.classes + 1
+    return Step(
+        step.first, step.range_class, step.next, step.moves, step.flags, step.info, step.cuts,
+        len(step.range_class), step.classes, len(step.next) // (2 * columns), len(step.info), step.gap_start,
+        step.has_gaps,
+    )  # fmt: skip
 
 
 def why_regex(pretokenizer: Pretokenizer) -> str | None:
     """Return the reason why only the `regex` module can find the pre-tokens; None if the native scanner can."""
-    if pretokenizer.custom:
-        return "the pattern is a custom regular expression"
     if os.environ.get(INSTRUCTIONS_VARIABLE) == _REGEX:
         return f"{INSTRUCTIONS_VARIABLE} is {_REGEX}"
     try:
         load_library("count")
     except NativeUnavailableError as error:
         return str(error)
-    return None
+    reason = why_not_compiled(pretokenizer)
+    return reason and f"the pattern cannot be compiled: {reason}"
 
 
 def native_unicode_version() -> str:

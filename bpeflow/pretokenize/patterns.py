@@ -205,10 +205,6 @@ def find_last_cut(cut: re.Pattern[bytes], window: Utf8) -> int | None:
     return None
 
 
-class UnsupportedPattern(Exception):  # noqa: N818 (not an error: the `regex` module matches the pattern)
-    """The pattern cannot be compiled. The message completes "the pattern cannot be compiled, because …"."""
-
-
 # ---- the named patterns ----
 
 

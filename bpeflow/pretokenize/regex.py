@@ -10,21 +10,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from bpeflow._util.text import Pattern, UnmatchedPolicy, close_matches
 from bpeflow.errors import ConfigError, PatternError, UnmatchedTextError
+from bpeflow.pretokenize.limits import TimeLimit, check_size
 from bpeflow.pretokenize.normalizer import Normalizer, load_normalizer
-from bpeflow.pretokenize.patterns import NAMED_PATTERNS, UnsupportedPattern
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.pretokenize.published import PUBLISHED_PATTERNS
+from bpeflow.pretokenize.tables import CompiledPattern, known_tables, learn_tables, tables_of
 
 if TYPE_CHECKING:
     import regex as regex_module
 
-    from bpeflow.pretokenize.compiled import CompiledPattern
-
-#: What this process knows of custom patterns, by their sources: the tables, or why they cannot be compiled.
-_KNOWN: dict[tuple[str, ...], CompiledPattern | str] = {}
-
-#: Upper bound on their number. Each takes about 30 kB.
-_MAX_KNOWN = 256
-
 _CUSTOM = "custom"
+
+#: The names of patterns.
+_NAMES = (*NAMED_PATTERNS, *PUBLISHED_PATTERNS)
 
 #: The most characters of unmatched text, and of the text on either side of it, that a message shows.
 _SHOWN = 20
@@ -98,20 +96,9 @@ class Pretokenizer:
         """The regular expressions: one, or those of a sequence."""
         return (self.regex,) if isinstance(self.regex, str) else self.regex
 
-    def automaton(self) -> CompiledPattern:
-        """Return the tables of the pattern's automaton. Raises `UnsupportedPattern` if there is none."""
-        found = _KNOWN.get(self.sources)
-        if found is None:
-            from bpeflow.pretokenize.compiled import compile_pattern  # late: named patterns need none of it
-
-            try:
-                found = compile_pattern(self.sources)
-            except UnsupportedPattern as error:
-                found = str(error)
-            _remember(self.sources, found)
-        if isinstance(found, str):
-            raise UnsupportedPattern(found)
-        return found
+    def tables(self) -> CompiledPattern:
+        """Return the tables of the pattern's automaton. Raises `UnsupportedPattern` if the pattern has none."""
+        return tables_of(self.sources)
 
     def pretokens(self, text: str) -> list[str]:
         """Return the pre-tokens of `text` from left to right, none of them empty.
@@ -128,6 +115,7 @@ class Pretokenizer:
 
         Raises:
             UnmatchedTextError: the pattern does not match all of `text`, and `unmatched` is ``"error"``.
+            PatternTimeoutError: the pattern takes too long (see `limits`), as all methods that search for it can.
         """
         return self.split(text)[0]
 
@@ -152,7 +140,7 @@ class Pretokenizer:
         Unmatched(start=5, example="', ' in 'hello, world'")
         """
         unmatched = self._split_spans(text)[1]
-        return _show(text, *unmatched[0]) if unmatched else None
+        return show_unmatched(text, *unmatched[0]) if unmatched else None
 
     def find_unmatched_before_normalizing(self, text: str) -> Unmatched | None:
         """Return what `find_unmatched` does for the normalized text, with its position in `text`."""
@@ -178,7 +166,7 @@ class Pretokenizer:
         """Return the matches from left to right, including empty ones."""
         if self.compiled.groups:  # findall would return the groups instead of the matches
             return [text[start:end] for start, end in self.match_spans(text)]
-        matches: list[str] = self.compiled.findall(text)
+        matches: list[str] = TimeLimit(self.regex, text).run(self.compiled.findall, text)
         return matches[::-1] if self._backwards else matches
 
     def _gaps(self, text: str) -> list[str]:
@@ -186,12 +174,17 @@ class Pretokenizer:
         if self.compiled.groups:  # split would return the groups, too
             spans = [(0, 0), *self.match_spans(text), (len(text), len(text))]
             return [text[end:start] for (_, end), (start, _) in pairwise(spans)]
-        gaps: list[str] = self.compiled.split(text)
+        gaps: list[str] = TimeLimit(self.regex, text).run(self.compiled.split, text)
         return gaps[::-1] if self._backwards else gaps
 
     def match_spans(self, text: str) -> list[tuple[int, int]]:
         """Return the start and end of each match in `text` from left to right, including empty ones."""
-        spans = [match.span() for match in self.compiled.finditer(text)]
+        return self._spans(text, TimeLimit(self.regex, text))
+
+    def _spans(self, text: str, limit: TimeLimit) -> list[tuple[int, int]]:
+        """Return what `match_spans` does, for a text or for a piece of the text that has the time limit."""
+        compiled = self.compiled
+        spans = limit.run(lambda text, timeout: [m.span() for m in compiled.finditer(text, timeout=timeout)], text)
         return spans[::-1] if self._backwards else spans
 
     @cached_property
@@ -205,11 +198,12 @@ class Pretokenizer:
         """Return the start and end of each pre-token, and of each stretch of unmatched text."""
         pieces = [(0, len(text), False)] if text else []
         dropped = []
+        limit = TimeLimit(self.regex, text)
         for step in self._steps or (self,):
             before, pieces = pieces, []
             for start, end, matched in before:
                 position = start
-                for first, last in [*step.match_spans(text[start:end]), (end - start, end - start)]:
+                for first, last in [*step._spans(text[start:end], limit), (end - start, end - start)]:
                     if position < start + first:
                         if self.unmatched == "drop":
                             dropped.append((position, start + first))
@@ -227,7 +221,7 @@ class Pretokenizer:
 
     def __reduce__(self) -> tuple[Callable[..., Pretokenizer], tuple[Any, ...]]:
         source = self.regex if self.custom else self.name
-        known = _KNOWN.get(self.sources) if self.custom else None
+        known = known_tables(self.sources) if self.custom else None
         return _load_pickled, (source, self.unmatched, self.normalizer.names, known)
 
     def __repr__(self) -> str:
@@ -248,7 +242,7 @@ class SequencePretokenizer(Pretokenizer):
 
     def __init__(self, patterns: Sequence[str], unmatched: UnmatchedPolicy, normalizer: Normalizer) -> None:
         """Initialize a pre-tokenizer. Raises as `load_pretokenizer` does."""
-        steps = tuple(_one_pattern(pattern) for pattern in patterns)
+        steps = tuple(_load_one(pattern) for pattern in patterns)
         super().__init__(_CUSTOM, tuple(str(step.regex) for step in steps), unmatched, normalizer)
         self._steps = steps
 
@@ -267,7 +261,7 @@ class SequencePretokenizer(Pretokenizer):
 def load_pretokenizer(
     pattern: str | Sequence[str], unmatched: UnmatchedPolicy = "isolate", normalizer: str | Iterable[str] = ()
 ) -> Pretokenizer:
-    r"""Return the pre-tokenizer of a named pattern (see `patterns.NAMED_PATTERNS`) or of a regular expression.
+    r"""Return the pre-tokenizer of a named pattern, which `patterns` or `published` has, or of a regular expression.
 
     >>> load_pretokenizer(r"\w+|\W").pretokens("one, two")
     ['one', ',', ' ', 'two']
@@ -280,38 +274,39 @@ def load_pretokenizer(
 
     Raises:
         ConfigError: `unmatched` is none of the three, or a normalizer is unknown.
-        PatternError: the regular expression is invalid. Also, `pattern` is a single word that is not a name (`gtp2`,
-            `r50k`): as a regular expression it would match only itself, which cannot be intended.
+        PatternError: the regular expression is invalid or too large. Also, `pattern` is a single word that is not a
+            name (`gtp2`, `r50k`): as a regular expression it would match only itself, which cannot be intended.
     """
     if unmatched not in get_args(UnmatchedPolicy):
         raise ConfigError(f"unmatched is {unmatched!r}; it must be one of {', '.join(get_args(UnmatchedPolicy))}")
     loaded = load_normalizer(normalizer)
     pattern = simplest_pattern(pattern)
+    check_size(pattern)
     pretokenizer = (
-        _one_pattern(pattern, unmatched, loaded)
+        _load_one(pattern, unmatched, loaded)
         if isinstance(pattern, str)
         else SequencePretokenizer(pattern, unmatched, loaded)
     )
-    if pretokenizer.custom and pretokenizer.sources not in _KNOWN:
+    if pretokenizer.custom and known_tables(pretokenizer.sources) is None:
         for source in pretokenizer.sources:
-            _compile(source)  # raises if it is invalid
+            _compile(source)  # raises now if it is invalid
     return pretokenizer
 
 
-def _one_pattern(
+def _load_one(
     pattern: str,
     unmatched: UnmatchedPolicy = "isolate",
     normalizer: Normalizer = Normalizer(),  # noqa: B008 (it is immutable)
 ) -> Pretokenizer:
-    """Return the pre-tokenizer of a name or of a regular expression that may be invalid."""
+    """Return the pre-tokenizer of a name, or of a regular expression, which may be invalid."""
     if pattern in NAMED_PATTERNS:
         return Pretokenizer(pattern, NAMED_PATTERNS[pattern].regex, unmatched, normalizer)
     if not pattern:
-        raise PatternError(f"the pattern is empty; use one of {', '.join(NAMED_PATTERNS)}, or a regular expression")
+        raise PatternError(f"the pattern is empty; use one of {', '.join(_NAMES)}, or a regular expression")
     if re.fullmatch(r"[A-Za-z0-9_-]+", pattern):
-        nearest = close_matches(pattern.lower(), NAMED_PATTERNS)
+        nearest = close_matches(pattern.lower(), _NAMES)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-        raise PatternError(f"unknown pattern {pattern!r}; {hint}the named patterns are {', '.join(NAMED_PATTERNS)}")
+        raise PatternError(f"unknown pattern {pattern!r}; {hint}the named patterns are {', '.join(_NAMES)}")
     return Pretokenizer(_CUSTOM, pattern, unmatched, normalizer)
 
 
@@ -319,29 +314,32 @@ def _load_pickled(
     pattern: Pattern, unmatched: UnmatchedPolicy, normalizer: Iterable[str], known: CompiledPattern | str | None
 ) -> Pretokenizer:
     if known is not None:
-        _remember((pattern,) if isinstance(pattern, str) else pattern, known)
+        learn_tables((pattern,) if isinstance(pattern, str) else pattern, known)
     return load_pretokenizer(pattern, unmatched, normalizer)
 
 
-def _remember(sources: tuple[str, ...], known: CompiledPattern | str) -> None:
-    while len(_KNOWN) >= _MAX_KNOWN:
-        _KNOWN.pop(next(iter(_KNOWN)))
-    _KNOWN[sources] = known
-
-
 def simplest_pattern(pattern: str | Sequence[str]) -> Pattern:
-    """Return a list as a tuple, and one expression as a string. Raises `PatternError` for anything else."""
+    r"""Return a list as a tuple, one expression as a string, and the expressions of published patterns for their names.
+
+    >>> simplest_pattern(["starcoder", r"\w+"])
+    ('\\p{N}|\\P{N}+', 'gpt2', '\\w+')
+
+    Raises:
+        PatternError: `pattern` is neither a string nor a list of strings.
+    """
     if isinstance(pattern, str):
-        return pattern
+        return PUBLISHED_PATTERNS.get(pattern, pattern)
     if not isinstance(pattern, Sequence) or not all(isinstance(step, str) for step in pattern):
         found = type(pattern).__name__
         raise PatternError(f"a pattern must be a str (a name or a regular expression) or a list of them, not {found}")
     if not pattern:
-        raise PatternError(f"the pattern is empty; use one of {', '.join(NAMED_PATTERNS)}, or a regular expression")
-    return tuple(pattern) if len(pattern) > 1 else pattern[0]
+        raise PatternError(f"the pattern is empty; use one of {', '.join(_NAMES)}, or a regular expression")
+    known: list[Pattern] = [PUBLISHED_PATTERNS.get(step, step) for step in pattern]
+    steps = tuple(chain.from_iterable((step,) if isinstance(step, str) else step for step in known))
+    return steps if len(steps) > 1 else steps[0]
 
 
-def _show(text: str, start: int, end: int) -> Unmatched:
+def show_unmatched(text: str, start: int, end: int) -> Unmatched:
     """Return the unmatched stretch of `text` from `start` to `end`."""
     shown = text[start:end] if end - start <= _SHOWN else text[start : start + _SHOWN] + "…"
     around = text[max(start - _SHOWN, 0) : min(end, start + _SHOWN) + _SHOWN]

@@ -31,6 +31,8 @@ from bpeflow.pretokenize.automaton import DEAD, Dfa
 BOUNDARY, BOUNDARY_BEFORE_PREVIOUS = 1, 2
 #: The attempt under way started at the character just read, or at the previous one. Only if the pattern leaves gaps.
 STARTS, STARTS_AT_PREVIOUS = 4, 8
+#: The boundary before the previous character ends a gap. (No boundary before the character just read does.)
+ENDS_GAP = 16
 #: The transition is special, and all else about it is undefined.
 SPECIAL = 128
 
@@ -111,6 +113,7 @@ class _Builder:
     def _read(self, config: _Config, character: int) -> tuple[int, _Config | None]:
         """Return the flags of a transition, and the next configuration, if there is one."""
         boundaries: set[int] = set()  # in characters before the one just read
+        ends_gap = False
         start: int | None = None  # of the attempt under way, likewise
         unread = deque([(character, 0)])
         while unread:
@@ -121,6 +124,7 @@ class _Builder:
                     if config.pending is None:
                         return SPECIAL, None
                     boundaries.add(back + len(config.pending) + 1)
+                    ends_gap = True
                 config = config._replace(in_gap=False, matched=True, pending=())
             if after != DEAD:
                 if config.fresh:
@@ -143,7 +147,7 @@ class _Builder:
                 start = None
         if max(boundaries, default=0) > 1 or (start or 0) > 1:
             return SPECIAL, None
-        flags = BOUNDARY * (0 in boundaries) | BOUNDARY_BEFORE_PREVIOUS * (1 in boundaries)
+        flags = BOUNDARY * (0 in boundaries) | BOUNDARY_BEFORE_PREVIOUS * (1 in boundaries) | ENDS_GAP * ends_gap
         if self._gaps:
             flags |= STARTS * (start == 0) | STARTS_AT_PREVIOUS * (start == 1)
         return flags, None if character == self._dfa.end else config

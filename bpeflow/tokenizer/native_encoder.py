@@ -18,23 +18,22 @@ from numpy.typing import NDArray
 from bpeflow._util.native import (
     NOT_UTF8,
     UNKNOWN_ID,
+    UNMATCHED,
     Encoding,
     Handle,
     Prepared,
     Vocabulary,
+    address,
     check_status,
     load_library,
 )
-from bpeflow.errors import UnmatchedTextError
+from bpeflow.errors import InvalidTextError, UnmatchedTextError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
-from bpeflow.pretokenize.native import NATIVE_PATTERNS, chosen_instructions
+from bpeflow.pretokenize.native import chosen_instructions, new_pattern
 from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, invalid_utf8_error, text_error, unknown_token_error
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
-
-#: BPEFLOW_NO_PATTERN of the header: the text is already split into pre-tokens.
-NO_PATTERN = 0xFFFF
 
 #: Maximum length in bytes of a short text, whose ids go to a buffer that each session keeps. Larger: more texts avoid
 #: the allocation of an array. Smaller: less memory, 4 bytes per byte of text.
@@ -82,19 +81,25 @@ class NativeEncoder:
         self._spec = spec
         self._library = load_library("encode")
         self._pretokenizer = load_pretokenizer(spec.pattern, spec.unmatched, spec.normalizer)
-        self._pattern = NATIVE_PATTERNS.get(self._pretokenizer.name, NO_PATTERN)
+        self._pattern = new_pattern("encode", self._pretokenizer)
         self._instructions = instructions or chosen_instructions()
         self._model = model or _new_model(spec)
         self._specials: weakref.WeakKeyDictionary[SpecialTokens, Handle] = weakref.WeakKeyDictionary()
         self._decoded: dict[int, bytes] = {}
         self._cache = Handle(self._library, "cache", cache_bytes)
         self._idle: deque[Session] = deque()
-        self._takes_any_text = self._pattern != NO_PATTERN and not spec.normalizer
+        self._takes_any_text = self._pattern is not None and not spec.normalizer
 
     def with_cache(self, cache_bytes: int) -> NativeEncoder:
         return NativeEncoder(self._spec, cache_bytes, self._instructions, self._model)
 
     def encode(self, text: bytes, specials: SpecialTokens) -> list[int]:
+        try:
+            return self._encode_to_list(text, specials)
+        except UnmatchedTextError as error:
+            raise self._explained(error, [text], specials) from None
+
+    def _encode_to_list(self, text: bytes, specials: SpecialTokens) -> list[int]:
         if not self._takes_any_text:
             prepared = self._prepare(text, specials)
             if prepared is None:
@@ -111,12 +116,15 @@ class NativeEncoder:
     def encode_to_array(
         self, text: Utf8, specials: SpecialTokens, dtype: np.dtype[Any]
     ) -> NDArray[np.unsignedinteger[Any]]:
-        if not self._takes_any_text:
+        try:
+            if self._takes_any_text:
+                return self._encode_to_array(text, specials, dtype)
             prepared = self._prepare(bytes(text), specials)
             if prepared is None:
                 return self._encode_in_pieces([bytes(text)], specials, dtype)[0]
-            text, specials = prepared
-        return self._encode_to_array(text, specials, dtype)
+            return self._encode_to_array(*prepared, dtype)
+        except UnmatchedTextError as error:
+            raise self._explained(error, [bytes(text)], specials) from None
 
     def _encode_to_array(
         self, text: Utf8, specials: SpecialTokens, dtype: np.dtype[Any]
@@ -137,15 +145,18 @@ class NativeEncoder:
     def encode_batch(
         self, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]
     ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
-        native = self._pattern != NO_PATTERN
-        if self._takes_any_text or (native and all(self._normalize(text) is text for text in texts)):
-            return self._encode_pieces(texts, specials, dtype, self._pattern)
-        return self._encode_in_pieces(texts, specials, dtype)
+        native = self._pattern is not None
+        try:
+            if self._takes_any_text or (native and all(self._normalize(text) is text for text in texts)):
+                return self._encode_pieces(texts, specials, dtype, self._pattern)
+            return self._encode_in_pieces(texts, specials, dtype)
+        except UnmatchedTextError as error:
+            raise self._explained(error, texts, specials) from None
 
     def encode_pretokens(
         self, pretokens: Sequence[bytes], dtype: np.dtype[Any]
     ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
-        return self._encode_pieces(pretokens, NO_SPECIAL_TOKENS, dtype, NO_PATTERN)
+        return self._encode_pieces(pretokens, NO_SPECIAL_TOKENS, dtype, None)
 
     def count_tokens(self, text: Utf8, specials: SpecialTokens) -> int:
         if not self._takes_any_text:
@@ -155,6 +166,8 @@ class NativeEncoder:
             if len(text) > SHORT_TEXT or not isinstance(text, bytes):
                 return self._encode(session, text, specials, None)
             return self._encode_short(session, text, specials)
+        except UnmatchedTextError as error:
+            raise self._explained(error, [bytes(text)], specials) from None
         finally:
             self._idle.append(session)
 
@@ -200,15 +213,15 @@ class NativeEncoder:
         """Encode one text into `ids`, or only count its ids. Return their number."""
         encoding = session.encoding(self._pattern, self._native_specials(specials), ids)
         function = self._library.bpeflow_encoder_encode
-        status = function(session.handle, byref(encoding), _address(text), byref(c_uint64(len(text))), 1, None)
+        status = function(session.handle, byref(encoding), address(text), byref(c_uint64(len(text))), 1, None)
         if status:
             _raise(status, function, bytes(text))
         return int(encoding.written)
 
     def _encode_pieces(
-        self, pieces: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any], pattern: int
+        self, pieces: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any], pattern: Handle | None
     ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
-        """Encode texts, or pre-tokens with `NO_PATTERN`. Return all ids, and the end of those of each."""
+        """Encode texts, or pre-tokens without a pattern. Return all ids, and the end of those of each."""
         text = b"".join(pieces)
         ids = np.empty(len(text), dtype)
         ends = np.fromiter(accumulate(map(len, pieces)), np.int64, len(pieces))
@@ -226,7 +239,14 @@ class NativeEncoder:
         ids.resize(encoding.written, refcheck=False)
         return ids, id_ends
 
-    # ---- texts that native code does not take as they are: with a custom pattern or a normalizer ----
+    def _explained(
+        self, error: UnmatchedTextError, texts: Sequence[bytes], specials: SpecialTokens
+    ) -> InvalidTextError:
+        """Return the error with the first of the texts that has unmatched text, and the position in it."""
+        explained = (text_error(error, text, specials, self._pretokenizer) for text in texts)
+        return next((each for each in explained if each is not error), error)
+
+    # ---- texts that native code does not take as they are: with a pattern not compiled, or a normalizer ----
 
     def _prepare(self, text: bytes, specials: SpecialTokens) -> tuple[bytes, SpecialTokens] | None:
         """Return a text that native code can take as a whole, and its special tokens; None if there is none.
@@ -234,7 +254,7 @@ class NativeEncoder:
         If normalizing changes nothing, it does not change the parts between special tokens: this holds for the forms of
         Unicode, lower case does not depend on other characters, and neither undoes what the other does to a character.
         """
-        if self._pattern == NO_PATTERN:
+        if self._pattern is None:
             return None
         normalized = self._normalize(text)
         if normalized is text:
@@ -250,7 +270,7 @@ class NativeEncoder:
     def _encode_in_pieces(
         self, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]
     ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
-        """Encode texts that are split here: at special tokens, and, with a custom pattern, into pre-tokens."""
+        """Encode texts that are split here: at special tokens, and, with a pattern not compiled, into pre-tokens."""
         # A normalizer may make special tokens of other text. Without one, native code finds the special ones again.
         found = NO_SPECIAL_TOKENS if self._spec.normalizer else specials
         pieces: list[bytes] = []
@@ -266,8 +286,8 @@ class NativeEncoder:
                     else:
                         inserted[len(pieces)] = special_id
                         pieces.append(b"")
-            except (UnicodeDecodeError, UnmatchedTextError) as error:
-                raise text_error(error, text, specials, self._pretokenizer) from None
+            except UnicodeDecodeError:
+                raise invalid_utf8_error(text) from None
             text_ends.append(len(pieces))
         ids, piece_ends = self._encode_pieces(pieces, found, dtype, self._pattern)
         if inserted:
@@ -280,7 +300,7 @@ class NativeEncoder:
 
     def _pieces(self, text: bytes) -> Iterable[bytes]:
         normalizer = self._pretokenizer.normalizer
-        if self._pattern != NO_PATTERN:
+        if self._pattern is not None:
             return [normalizer.utf8(text)]
         return map(str.encode, self._pretokenizer.pretokens(normalizer(text.decode())))
 
@@ -303,7 +323,7 @@ class NativeEncoder:
 class Session:
     """A native encoder and its buffers, for one call at a time."""
 
-    def __init__(self, model: Handle, pattern: int, instructions: bytes, cache: Handle) -> None:
+    def __init__(self, model: Handle, pattern: Handle | None, instructions: bytes, cache: Handle) -> None:
         self.handle = Handle(load_library("encode"), "encoder", model, cache, instructions)
         # Everything that can be prepared is, as encoding a short text takes less than a microsecond.
         self.ids = array("I", bytes(4 * SHORT_TEXT))
@@ -329,7 +349,9 @@ class Session:
         self._native_specials = native
         self.specials = specials
 
-    def encoding(self, pattern: int, specials: Handle | None, ids: NDArray[np.unsignedinteger[Any]] | None) -> Encoding:
+    def encoding(
+        self, pattern: Handle | None, specials: Handle | None, ids: NDArray[np.unsignedinteger[Any]] | None
+    ) -> Encoding:
         """Return the parameters of an encoding call. If `ids` is None, the call only counts.
 
         The session holds `specials` during the call, as another thread may replace it in the encoder's cache.
@@ -387,11 +409,6 @@ def _as_list(ids: NDArray[np.unsignedinteger[Any]]) -> list[int]:
 def _raise(status: int, function: Any, text: bytes) -> None:
     if status == NOT_UTF8:
         raise invalid_utf8_error(text)
+    if status == UNMATCHED:
+        raise UnmatchedTextError("the pattern does not match all text")
     check_status(status, function)
-
-
-def _address(text: Utf8) -> bytes | int:
-    """Return a text in a form that ctypes passes as its address."""
-    if isinstance(text, bytes):
-        return text
-    return int(np.frombuffer(text, np.uint8).ctypes.data)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from concurrent import futures
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util.machine import available_cores
-from bpeflow.errors import ConfigError, InvalidTextError, UnmatchedTextError
+from bpeflow.errors import ConfigError, InvalidTextError, PatternTimeoutError, UnmatchedTextError
+from bpeflow.flow import map_in_threads
 from bpeflow.pretokenize.cutter import Cutter, load_cutter
 from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.pretokenize.regex import Pretokenizer
@@ -81,7 +81,7 @@ def encode_texts(
             ids, last = group.tolist(), ends.tolist()
             encoded += map(ids.__getitem__, map(slice, [0, *last], last))
         return encoded
-    except UnmatchedTextError:
+    except (PatternTimeoutError, UnmatchedTextError):
         return for_each(lambda text: encoder.encode(text, specials), texts)  # raises it with the index
 
 
@@ -92,10 +92,8 @@ def in_threads(spans: Sequence[Span], work: Callable[[int, int], Result], thread
     """
     workers = validate_threads(threads)
     if workers == 1 or len(spans) < 2:
-        yield from itertools.starmap(work, spans)
-        return
-    with futures.ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(work, *zip(*spans, strict=True))
+        return itertools.starmap(work, spans)
+    return map_in_threads(lambda span: work(*span), spans, workers)
 
 
 def validate_threads(threads: int | None) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from bpeflow.errors import InputTypeError, UnmatchedTextError
+from bpeflow.errors import InputTypeError, PatternTimeoutError, UnmatchedTextError
 from bpeflow.pretokenize.cutter import load_cutter
 from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.tokenizer.special_tokens import SpecialTokens, check_disallowed
@@ -40,7 +40,7 @@ def encode_stream(
 class TextCutter:
     """Cuts a text that arrives in pieces into new pieces that can be encoded separately.
 
-    A text may be cut at the end of a special token, and at the pattern's safe cuts (see `pretokenize.patterns`) between
+    A text may be cut at the end of a special token, and at the pattern's safe cuts (see `pretokenize.cuts`) between
     two special tokens. Text after the last possible cut waits for more. So does text that could turn out to be a
     special token, or a longer one than it is so far. No special token spans a cut. So the two sides, each read from its
     start, have the special tokens that the whole has.
@@ -196,8 +196,8 @@ def _encode_pieces(pieces: Iterable[bytes], encode: Callable[[bytes], NDArray[An
     for piece in pieces:
         try:
             yield encode(piece)
-        except UnmatchedTextError as error:
-            raise UnmatchedTextError(f"after {position:,} characters of the stream: {error}") from None
+        except (PatternTimeoutError, UnmatchedTextError) as error:
+            raise type(error)(f"after {position:,} characters of the stream: {error}") from None
         position += len(piece.decode())
 
 

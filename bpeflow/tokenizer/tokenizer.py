@@ -104,7 +104,7 @@ class Tokenizer:
             merges: pairs of bytes by rank.
             special_tokens: strings that are never split. Those missing from `vocab` are appended to it in their order.
                 In a text, overlaps are resolved leftmost-longest.
-            pattern: how text is split into pre-tokens: a name in `bpeflow.pretokenize.patterns.NAMED_PATTERNS`, a
+            pattern: how text is split into pre-tokens: a name such as ``"gpt2"`` or ``"tekken"``, a
                 regular expression, or a list of them, each of which splits the pieces of the one before; by default the
                 pattern that a `Vocab` was trained with, else ``"gpt2"``.
             unmatched: what to do with text that a regular expression does not match: ``"isolate"`` (each stretch
@@ -307,7 +307,7 @@ class Tokenizer:
 
     @classmethod
     def _load_pickled(cls, spec: TokenizerSpec, _: Pretokenizer, **options: Any) -> Self:
-        """Load a tokenizer after its pre-tokenizer, which makes the tables of the pattern known to this process."""
+        """Load a tokenizer after its pre-tokenizer, with which the tables of the pattern come to this process."""
         return cls.from_spec(spec, **options)
 
     # ---- vocabulary ----
@@ -446,6 +446,7 @@ class Tokenizer:
             InputTypeError: an argument has a wrong type.
             InvalidTextError: the text has a lone surrogate.
             UnmatchedTextError: the pattern does not match all of the text, and `unmatched` is ``"error"``.
+            PatternTimeoutError: the pattern, which a file of unknown origin may have brought along, takes too long.
             SpecialTokenError: the text has a disallowed special token, or a name is not a special token.
         """
         data = to_utf8(text)

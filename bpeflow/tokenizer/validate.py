@@ -22,6 +22,7 @@ from bpeflow.errors import (
     FormatError,
     InputTypeError,
     InvalidTextError,
+    PatternTimeoutError,
     SpecialTokenError,
     UnknownTokenError,
 )
@@ -210,6 +211,6 @@ def for_each(work: Callable[[Item], Result], batch: Iterable[Item]) -> list[Resu
     try:
         for item in batch:
             results.append(work(item))  # noqa: PERF401 (the number of results is the index of the item that fails)
-    except (InputTypeError, InvalidTextError, SpecialTokenError, UnknownTokenError) as error:
+    except (InputTypeError, InvalidTextError, PatternTimeoutError, SpecialTokenError, UnknownTokenError) as error:
         raise type(error)(f"at index {len(results)} of the batch: {error}") from None
     return results

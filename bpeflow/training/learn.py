@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from bpeflow._util.machine import available_memory, explain_memory_error
+from bpeflow._util.machine import available_memory
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, format_size
 from bpeflow.backends import choose_backend
 from bpeflow.backends.base import MergeSession, MergeStatistics, MergeTask, WordCounts
 from bpeflow.config import MergeSettings, check_vocab_sizes, make_settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.thinning import Thinned
-from bpeflow.errors import ConfigError
+from bpeflow.errors import ConfigError, explain_memory_error
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.progress import Observer, observer_for
 from bpeflow.run_dir.run_files import MergeCheckpoint

@@ -36,21 +36,30 @@ int bpeflow_table_new(const char *instructions, bpeflow_table **table) {
     return bpeflow::status_of([&] { *table = new bpeflow_table(*kernels); });
 }
 
-int bpeflow_table_count(bpeflow_table *table, std::uint32_t pattern, const std::uint8_t *text, std::uint64_t length) {
-    if (!table || (!text && length > 0)) return BPEFLOW_BAD_ARGUMENT;
-    return bpeflow::status_of([&] { table->counter.count(pattern, text, length); });
+int bpeflow_table_count(bpeflow_table *table, const bpeflow_pattern *pattern, const std::uint8_t *text,
+                        std::uint64_t length) {
+    if (!table || !pattern || (!text && length > 0)) return BPEFLOW_BAD_ARGUMENT;
+    return bpeflow::status_of([&] { table->counter.count(pattern->pattern, text, length); });
 }
 
-int bpeflow_table_count_documents(bpeflow_table *table, std::uint32_t pattern, const bpeflow_delimiters *delimiters,
-                                  const std::uint8_t *text, std::uint64_t length, bpeflow_documents *counted) {
-    if (!table || !delimiters || (!text && length > 0) || !counted) return BPEFLOW_BAD_ARGUMENT;
+int bpeflow_table_count_documents(bpeflow_table *table, const bpeflow_pattern *pattern,
+                                  const bpeflow_delimiters *delimiters, const std::uint8_t *text, std::uint64_t length,
+                                  bpeflow_documents *counted) {
+    if (!table || !pattern || !delimiters || (!text && length > 0) || !counted) return BPEFLOW_BAD_ARGUMENT;
     if (delimiters->count > 0 && (!delimiters->data || !delimiters->lengths)) return BPEFLOW_BAD_ARGUMENT;
     if (std::any_of(delimiters->lengths, delimiters->lengths + delimiters->count,
                     [](std::uint32_t size) { return size == 0; }))
         return BPEFLOW_BAD_ARGUMENT;
     *counted = {};
-    return bpeflow::status_of(
-        [&] { table->counter.count_documents(pattern, bpeflow::Delimiters(*delimiters), text, length, *counted); });
+    return bpeflow::status_of([&] {
+        table->counter.count_documents(pattern->pattern, bpeflow::Delimiters(*delimiters), text, length, *counted);
+    });
+}
+
+int bpeflow_table_unmatched(const bpeflow_table *table, bpeflow_unmatched_text *unmatched) {
+    if (!table || !unmatched) return BPEFLOW_BAD_ARGUMENT;
+    *unmatched = table->counter.unmatched();
+    return BPEFLOW_OK;
 }
 
 int bpeflow_table_size(const bpeflow_table *table, std::uint64_t *tokens, std::uint64_t *bytes) {

@@ -3,11 +3,12 @@
 
 #include "bpeflow.h"
 #include "delimiters.hpp"
-#include "failure.hpp"
 #include "kernels.hpp"
+#include "pattern.hpp"
 #include "scan.hpp"
 #include "table.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -45,14 +46,14 @@ class Counter {
     explicit Counter(const Kernels &kernels) : kernels_(kernels), table_(kernels) {}
 
     // Count the pre-tokens of a text, which must be valid UTF-8.
-    void count(std::uint32_t pattern, const std::uint8_t *text, std::size_t length) {
+    void count(const Pattern &pattern, const std::uint8_t *text, std::size_t length) {
         count_piece(pattern, text, text + length, text + length);
         table_.flush();
     }
 
     // Count the pre-tokens of the documents in a text, up to the first document that is not valid UTF-8. Keep `counted`
     // up to date, so that it is right if this throws.
-    void count_documents(std::uint32_t pattern, const Delimiters &delimiters, const std::uint8_t *text,
+    void count_documents(const Pattern &pattern, const Delimiters &delimiters, const std::uint8_t *text,
                          std::size_t length, bpeflow_documents &counted) {
         const std::uint8_t *const end = text + length, *start = text;
         Document document;
@@ -68,20 +69,44 @@ class Counter {
         table_.flush();
     }
 
+    // How much text was not matched so far, with an example.
+    const bpeflow_unmatched_text &unmatched() const { return unmatched_; }
+
     Table &table() { return table_; }
     const Table &table() const { return table_; }
 
   private:
     // Count the pre-tokens between `start` and `end`. Bytes up to `readable_end` may be read.
-    void count_piece(std::uint32_t pattern, const std::uint8_t *start, const std::uint8_t *end,
+    void count_piece(const Pattern &pattern, const std::uint8_t *start, const std::uint8_t *end,
                      const std::uint8_t *readable_end) {
-        const bool known = scan(pattern, kernels_, start, static_cast<std::size_t>(end - start),
-                                [&](const PretokenBatch &tokens) { table_.count(tokens, readable_end); });
-        if (!known) throw Failure{BPEFLOW_BAD_ARGUMENT};
+        const Unmatched found = scan(pattern, kernels_, start, static_cast<std::size_t>(end - start),
+                                     [&](const PretokenBatch &tokens) { table_.count(tokens, readable_end); });
+        unmatched_.bytes += static_cast<std::uint64_t>(end - start);
+        if (found.bytes == 0) return;
+        if (unmatched_.unmatched == 0) show(found, start, end);
+        unmatched_.unmatched += found.bytes;
+    }
+
+    // Keep a copy of the first unmatched text of a piece as an example.
+    void show(const Unmatched &found, const std::uint8_t *start, const std::uint8_t *end) {
+        const auto clip = [](std::ptrdiff_t size) { return std::min<std::ptrdiff_t>(size, BPEFLOW_EXAMPLE); };
+        const std::uint8_t *first = found.start - clip(found.start - start);
+        const std::uint8_t *shown_end = found.start + clip(found.end - found.start);
+        const std::uint8_t *last = shown_end + clip(end - shown_end);
+        while (is_continuation(*first)) first++;
+        while (last < end && is_continuation(*last)) last--;
+        while (shown_end < found.end && is_continuation(*shown_end)) shown_end--;
+        example_.assign(first, last);
+        unmatched_.example = example_.data();
+        unmatched_.size = static_cast<std::uint32_t>(last - first);
+        unmatched_.start = static_cast<std::uint32_t>(found.start - first);
+        unmatched_.end = static_cast<std::uint32_t>(shown_end - first);
     }
 
     const Kernels &kernels_;
     Table table_;
+    bpeflow_unmatched_text unmatched_{};
+    std::vector<std::uint8_t> example_;
 };
 
 } // namespace bpeflow

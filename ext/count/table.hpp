@@ -38,7 +38,7 @@ class Table {
         if (front_.seeded()) {
             looked_up = tokens.with_words(readable_end);
             const std::size_t missed =
-                kernels_.find(front_.keys(), tokens.text, tokens.starts, looked_up, slots_, misses_);
+                kernels_.find(front_.keys(), tokens.text, tokens.starts, tokens.ends, looked_up, slots_, misses_);
             front_.count(slots_, looked_up);
             for (std::size_t i = 0; i < missed; i++) add(tokens, misses_[i], readable_end);
         }
@@ -131,7 +131,7 @@ class Table {
 
     void add(const PretokenBatch &tokens, std::size_t i, const std::uint8_t *readable_end) {
         const std::uint8_t *const token = tokens.text + tokens.starts[i];
-        add(token, tokens.starts[i + 1] - tokens.starts[i], static_cast<std::size_t>(readable_end - token), 1);
+        add(token, tokens.ends[i] - tokens.starts[i], static_cast<std::size_t>(readable_end - token), 1);
     }
 
     void find_or_insert(const Key &key) {

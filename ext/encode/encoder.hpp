@@ -10,6 +10,7 @@
 #include "kernels.hpp"
 #include "merging.hpp"
 #include "model.hpp"
+#include "pattern.hpp"
 #include "scan.hpp"
 #include "specials.hpp"
 
@@ -117,7 +118,7 @@ class Encoder {
     }
 
     void encode_piece(Bytes start, Bytes end) {
-        if (encoding_->pattern != BPEFLOW_NO_PATTERN && !kernels_.is_utf8(start, end)) throw Failure{BPEFLOW_NOT_UTF8};
+        if (encoding_->pattern && !kernels_.is_utf8(start, end)) throw Failure{BPEFLOW_NOT_UTF8};
         if (!specials_) {
             encode_ordinary(start, end);
             return;
@@ -133,27 +134,26 @@ class Encoder {
     void encode_ordinary(Bytes start, Bytes end) {
         if (start == end) return;
         const auto length = static_cast<std::size_t>(end - start);
-        if (encoding_->pattern == BPEFLOW_NO_PATTERN) {
+        if (encoding_->pattern)
+            scan(encoding_->pattern->pattern, kernels_, start, length,
+                 [this](const PretokenBatch &tokens) { add(tokens); });
+        else
             add(start, length);
-            return;
-        }
-        const bool known =
-            scan(encoding_->pattern, kernels_, start, length, [this](const PretokenBatch &tokens) { add(tokens); });
-        if (!known) throw Failure{BPEFLOW_BAD_ARGUMENT};
     }
 
     void add(const PretokenBatch &tokens) {
         const std::size_t looked_up = tokens.with_words(text_end_);
         const ShortTokens &known = model_.short_tokens;
-        std::size_t missed = kernels_.find(known.keys(), tokens.text, tokens.starts, looked_up, ids_, misses_);
+        std::size_t missed =
+            kernels_.find(known.keys(), tokens.text, tokens.starts, tokens.ends, looked_up, ids_, misses_);
         for (std::size_t i = 0; i < looked_up; i++) ids_[i] = known.ids()[ids_[i]];
         for (std::size_t i = looked_up; i < tokens.count; i++) misses_[missed++] = static_cast<std::uint32_t>(i);
         to_ids([&](auto &ids) {
             std::size_t done = 0; // pre-tokens
             for (std::size_t first = 0; first < missed + 2 * group; first += group) {
                 for (std::size_t i = first; i < std::min(first + group, missed); i++) {
-                    const std::uint32_t *const start = tokens.starts + misses_[i];
-                    set(i % ring, tokens.text + start[0], start[1] - start[0]);
+                    const std::uint32_t start = tokens.starts[misses_[i]], end = tokens.ends[misses_[i]];
+                    set(i % ring, tokens.text + start, end - start);
                 }
                 if (first < group) continue;
                 for (std::size_t i = first - group; i < std::min(first, missed); i++) guess(i % ring);

@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Incremented with every change below. Python refuses a library with another number. */
-#define BPEFLOW_ABI 12
+#define BPEFLOW_ABI 14
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
@@ -36,17 +36,69 @@ enum bpeflow_status {
     BPEFLOW_NOT_UTF8 = 7,     /* invalid UTF-8 in text that must be valid */
     BPEFLOW_NO_ROOM = 8,      /* the caller's buffer is too small */
     BPEFLOW_UNKNOWN_ID = 9,   /* an id that no token has */
+    BPEFLOW_UNMATCHED = 10,   /* text that the pattern does not match, with BPEFLOW_UNMATCHED_ERROR */
 };
 
-/* ---- counting pre-tokens --------------------------------------------------------------------------------------- */
+/* ---- patterns -------------------------------------------------------------------------------------------------- */
 
-enum bpeflow_pattern {
+/* How text is cut into pre-tokens. It is immutable, so any number of threads may use it at once. The libraries that
+ * count and encode both have these functions. Whatever uses a pattern borrows it. */
+typedef struct bpeflow_pattern bpeflow_pattern;
+
+enum bpeflow_named_pattern {
     BPEFLOW_GPT2 = 0,
     BPEFLOW_CL100K = 1,
     BPEFLOW_O200K = 2,
     BPEFLOW_LLAMA3 = 3,
     BPEFLOW_QWEN2 = 4,
 };
+
+/* What becomes of text that a compiled pattern does not match. */
+enum bpeflow_unmatched {
+    BPEFLOW_ISOLATE = 0,         /* each stretch is a pre-token */
+    BPEFLOW_DROP = 1,            /* it is left out */
+    BPEFLOW_UNMATCHED_ERROR = 2, /* the status is BPEFLOW_UNMATCHED */
+};
+
+enum { BPEFLOW_MOST_CLASSES = 120 };
+
+/* A compiled expression. `CompiledStep` in bpeflow/pretokenize/compiled.py explains each member. Tables with a column for
+ * each class have one more, for the end of the text. */
+typedef struct {
+    const uint32_t *first;      /* [ranges], ascending, from 0 */
+    const uint8_t *range_class; /* [ranges], each below `classes` */
+    const uint16_t *next;  /* [states][classes + 1]: 2 * (state + 1), plus 1 if a match ends before; 0 and 1: none */
+    const uint16_t *moves; /* [configs][classes + 1], each below `configs` */
+    const uint8_t *flags;  /* [configs][classes + 1] */
+    const uint8_t *info;   /* [configs] */
+    const uint8_t *cuts;   /* [classes][classes] */
+    uint32_t ranges, classes, states, configs; /* at most BPEFLOW_MOST_CLASSES classes; below 2^15 states */
+    uint32_t gap_start;                        /* below `configs` */
+    uint32_t has_gaps;                         /* boolean */
+} bpeflow_step;
+
+/* Create a pattern. On success *pattern is a handle, otherwise NULL. */
+BPEFLOW_API int bpeflow_pattern_named(uint32_t number, bpeflow_pattern **pattern);
+
+/* Create a pattern of one step or several, each of which cuts the pieces that the one before has left. The steps are
+ * copied. */
+BPEFLOW_API int bpeflow_pattern_new(const bpeflow_step *steps, uint32_t count, uint32_t unmatched,
+                                    bpeflow_pattern **pattern);
+
+BPEFLOW_API void bpeflow_pattern_free(bpeflow_pattern *pattern);
+
+enum bpeflow_cut {
+    BPEFLOW_LAST_CUT = 1,   /* the last place instead of the first one */
+    BPEFLOW_NORMALIZED = 2, /* the text will be normalized after it is cut */
+    BPEFLOW_LOWERCASED = 4, /* … to lower case, too */
+};
+
+/* Return the first place from `start` on where a text may be cut without changing a pre-token, which is never at its
+ * start or end; 0 if there is none. The text need not be valid UTF-8. `flags` are of enum bpeflow_cut. */
+BPEFLOW_API uint64_t bpeflow_pattern_find_cut(const bpeflow_pattern *pattern, const uint8_t *text, uint64_t size,
+                                              uint64_t start, uint32_t flags);
+
+/* ---- counting pre-tokens --------------------------------------------------------------------------------------- */
 
 /* The Unicode version that classifies letters, numbers and white space, as a static string. */
 BPEFLOW_API const char *bpeflow_unicode_version(void);
@@ -63,7 +115,8 @@ BPEFLOW_API const char *bpeflow_instructions(void);
 BPEFLOW_API int bpeflow_table_new(const char *instructions, bpeflow_table **table);
 
 /* Count the pre-tokens of a text, which must be valid UTF-8. */
-BPEFLOW_API int bpeflow_table_count(bpeflow_table *table, uint32_t pattern, const uint8_t *text, uint64_t length);
+BPEFLOW_API int bpeflow_table_count(bpeflow_table *table, const bpeflow_pattern *pattern, const uint8_t *text,
+                                    uint64_t length);
 
 /* The strings to remove from documents before pre-tokenization. If several match at one position, the longest wins.
  * One of them, the separator, also ends a document. */
@@ -81,9 +134,23 @@ typedef struct {
 } bpeflow_documents;
 
 /* Count the pre-tokens of the documents in a text, up to the first document that is not valid UTF-8. */
-BPEFLOW_API int bpeflow_table_count_documents(bpeflow_table *table, uint32_t pattern,
+BPEFLOW_API int bpeflow_table_count_documents(bpeflow_table *table, const bpeflow_pattern *pattern,
                                               const bpeflow_delimiters *delimiters, const uint8_t *text,
                                               uint64_t length, bpeflow_documents *counted);
+
+typedef struct {
+    uint64_t bytes;     /* bytes of all texts counted */
+    uint64_t unmatched; /* … that the pattern does not match */
+    /* The first unmatched stretch, example[start:end], with the text around it. Both are cut at BPEFLOW_EXAMPLE bytes,
+     * at a whole character. */
+    const uint8_t *example;
+    uint32_t size, start, end;
+} bpeflow_unmatched_text;
+
+enum { BPEFLOW_EXAMPLE = 96 };
+
+/* Get how much of the text a compiled pattern has not matched. The example belongs to the table. */
+BPEFLOW_API int bpeflow_table_unmatched(const bpeflow_table *table, bpeflow_unmatched_text *unmatched);
 
 /* Get the number of distinct pre-tokens and the sum of their lengths. */
 BPEFLOW_API int bpeflow_table_size(const bpeflow_table *table, uint64_t *tokens, uint64_t *bytes);
@@ -316,12 +383,8 @@ typedef struct bpeflow_encoder bpeflow_encoder;
 BPEFLOW_API int bpeflow_encoder_new(const bpeflow_model *model, bpeflow_cache *cache, const char *instructions,
                                     bpeflow_encoder **encoder);
 
-/* A value for `pattern`: no pre-tokenization. A text, or each part of it between special tokens, is one pre-token,
- * of any bytes. */
-enum { BPEFLOW_NO_PATTERN = 0xFFFF };
-
 typedef struct {
-    uint32_t pattern;                 /* enum bpeflow_pattern, or BPEFLOW_NO_PATTERN */
+    const bpeflow_pattern *pattern;   /* NULL: a text, or each part of it between special tokens, is one pre-token */
     uint32_t id_size;                 /* in bytes: 2 (if all ids are below 65,536) or 4 */
     const bpeflow_specials *specials; /* NULL to treat special tokens as ordinary text */
     void *ids;                        /* [capacity]; NULL to only count the ids */

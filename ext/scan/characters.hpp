@@ -25,15 +25,24 @@ inline bool is_line_end(std::uint8_t byte) {
     return byte == '\r' || byte == '\n';
 }
 
+struct Decoded {
+    std::uint32_t code_point, size;
+};
+
+// Decode the character at `position`, which must be valid and is not ASCII.
+inline Decoded decode(const std::uint8_t *position) {
+    const std::uint32_t lead = *position, size = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+    std::uint32_t code_point = lead & (0xFFu >> (size + 1));
+    for (std::uint32_t i = 1; i < size; i++) code_point = code_point << 6 | (position[i] & 0x3Fu);
+    return {code_point, size};
+}
+
 // Return the character at `position` in a text that ends at `end` and is valid UTF-8.
 inline Character character_at(const std::uint8_t *position, const std::uint8_t *end) {
     if (position == end) return {0, 0};
-    const std::uint32_t lead = *position;
-    if (lead < 0x80) return {unicode::CLASSES[0][lead], 1};
-    const unsigned size = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-    std::uint32_t code_point = lead & (0xFFu >> (size + 1));
-    for (unsigned i = 1; i < size; i++) code_point = code_point << 6 | (position[i] & 0x3Fu);
-    return {unicode::CLASSES[unicode::BLOCKS[code_point >> 8]][code_point & 255], size};
+    if (*position < 0x80) return {unicode::CLASSES[0][*position], 1};
+    const Decoded decoded = decode(position);
+    return {unicode::CLASSES[unicode::BLOCKS[decoded.code_point >> 8]][decoded.code_point & 255], decoded.size};
 }
 
 // The places of rows of 64 classes in unicode::CLASSES, by the first two bytes of a character of two or three bytes (the

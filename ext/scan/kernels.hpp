@@ -39,11 +39,11 @@ struct Kernels {
     std::size_t (*positions)(const std::uint64_t *masks, std::size_t blocks, std::uint32_t first,
                              std::uint32_t *positions);
 
-    // Look up `count` pre-tokens: i is the text from starts[i] to starts[i + 1]. Write the slot of each, 2^bits for one
+    // Look up `count` pre-tokens: i is the text from starts[i] to ends[i]. Write the slot of each, 2^bits for one
     // that is not in the table, and the indices of the latter. Return their number. Eight bytes of text must be
     // readable from each start on. All starts are below 2^31. Up to 8 more slots and misses may be overwritten.
-    std::size_t (*find)(const KeyTable &table, const std::uint8_t *text, const std::uint32_t *starts, std::size_t count,
-                        std::uint32_t *slots, std::uint32_t *misses);
+    std::size_t (*find)(const KeyTable &table, const std::uint8_t *text, const std::uint32_t *starts,
+                        const std::uint32_t *ends, std::size_t count, std::uint32_t *slots, std::uint32_t *misses);
 
     // Return the index of the least number, the first of them. `count` is a multiple of 16, at least 16.
     std::size_t (*least)(const std::int32_t *numbers, std::size_t count);
@@ -51,8 +51,8 @@ struct Kernels {
 
 std::size_t positions_scalar(const std::uint64_t *masks, std::size_t blocks, std::uint32_t first,
                              std::uint32_t *positions);
-std::size_t find_scalar(const KeyTable &table, const std::uint8_t *text, const std::uint32_t *starts, std::size_t count,
-                        std::uint32_t *slots, std::uint32_t *misses);
+std::size_t find_scalar(const KeyTable &table, const std::uint8_t *text, const std::uint32_t *starts,
+                        const std::uint32_t *ends, std::size_t count, std::uint32_t *slots, std::uint32_t *misses);
 std::size_t least_scalar(const std::int32_t *numbers, std::size_t count);
 
 // Return the names of the instruction sets that this processor supports, best first, separated by spaces. "scalar" is

@@ -61,8 +61,8 @@ std::size_t positions(const std::uint64_t *masks, std::size_t blocks, std::uint3
 }
 
 // Eight pre-tokens at once, by gathers.
-std::size_t find(const KeyTable &table, const std::uint8_t *text, const std::uint32_t *starts, std::size_t count,
-                 std::uint32_t *slots, std::uint32_t *misses) {
+std::size_t find(const KeyTable &table, const std::uint8_t *text, const std::uint32_t *starts,
+                 const std::uint32_t *ends, std::size_t count, std::uint32_t *slots, std::uint32_t *misses) {
     const __m512i ones = _mm512_set1_epi64(-1), none = _mm512_set1_epi64(std::int64_t{1} << table.bits);
     const __m512i multiplier = _mm512_set1_epi64(static_cast<std::int64_t>(KeyTable::MULTIPLIER));
     const __m128i shift = _mm_cvtsi32_si128(static_cast<int>(64 - table.bits));
@@ -71,7 +71,7 @@ std::size_t find(const KeyTable &table, const std::uint8_t *text, const std::uin
     for (std::size_t i = 0; i < count; i += 8) {
         const auto live = static_cast<__mmask8>(count - i >= 8 ? 0xFF : (1u << (count - i)) - 1);
         const __m256i start = _mm256_maskz_loadu_epi32(live, starts + i);
-        const __m256i length = _mm256_sub_epi32(_mm256_maskz_loadu_epi32(live, starts + i + 1), start);
+        const __m256i length = _mm256_sub_epi32(_mm256_maskz_loadu_epi32(live, ends + i), start);
         const __m512i words = _mm512_mask_i32gather_epi64(_mm512_setzero_si512(), live, start, text, 1);
         const __m512i unused = _mm512_sub_epi64(
             _mm512_set1_epi64(64), _mm512_slli_epi64(_mm512_cvtepu32_epi64(length), 3)); // bits; wraps if too long

@@ -103,12 +103,12 @@ std::size_t positions_scalar(const std::uint64_t *masks, std::size_t blocks, std
 }
 
 // Without branches, which could not be predicted: compilers make branches of `?:` here, so this is arithmetic.
-std::size_t find_scalar(const KeyTable &table, const std::uint8_t *text, const std::uint32_t *starts, std::size_t count,
-                        std::uint32_t *slots, std::uint32_t *misses) {
+std::size_t find_scalar(const KeyTable &table, const std::uint8_t *text, const std::uint32_t *starts,
+                        const std::uint32_t *ends, std::size_t count, std::uint32_t *slots, std::uint32_t *misses) {
     const std::uint32_t none = std::uint32_t{1} << table.bits;
     std::size_t missed = 0;
     for (std::size_t i = 0; i < count; i++) {
-        const std::uint32_t start = starts[i], length = starts[i + 1] - start;
+        const std::uint32_t start = starts[i], length = ends[i] - start;
         const std::uint64_t is_short = length <= 8;
         const std::uint64_t word = load_word(text + start);
         const std::uint64_t kept = ~std::uint64_t{0} >> ((64 - 8 * length) & 63 & (0 - is_short)) & (0 - is_short);

@@ -1,15 +1,17 @@
 // Cutting a text into pre-tokens.
 //
-// Most of the work is done with masks: token_starts.hpp finds the token starts of a block for all of its 64 bytes at
-// once. Odd blocks are left to the scanner (scanner.hpp). No pattern has a lookbehind, so the two can take over from
-// each other at any token.
+// A compiled pattern is a sequence of steps (step_scan.hpp). The named patterns have a faster way: token_starts.hpp finds
+// the token starts of a block for all of its 64 bytes at once. Odd blocks are left to the step that the pattern is
+// compiled to. No pattern has a lookbehind, so the two can take over from each other at any token.
 #pragma once
 
 #include "bpeflow.h"
 #include "failure.hpp"
 #include "kernels.hpp"
+#include "pattern.hpp"
+#include "pretoken_batch.hpp"
 #include "rules.hpp"
-#include "scanner.hpp"
+#include "step_scan.hpp"
 #include "token_starts.hpp"
 
 #include <algorithm>
@@ -17,34 +19,17 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <vector>
 
 namespace bpeflow {
 
-// Blocks classified at a time. With fewer, each call does little work. With more, text and masks leave the L1 cache in
-// between.
-constexpr std::size_t BLOCKS_AT_ONCE = 32;
-
-// Consecutive pre-tokens of a text: number i is the bytes from text + starts[i] to text + starts[i + 1].
-struct PretokenBatch {
-    const std::uint8_t *text;
-    const std::uint32_t *starts; // [count + 1]
-    std::size_t count;
-
-    // Return the number of pre-tokens, from the first on, from whose start 8 bytes can be read before `readable_end`.
-    std::size_t with_words(const std::uint8_t *readable_end) const {
-        std::size_t number = count;
-        while (number > 0 && readable_end - (text + starts[number - 1]) < 8) number--;
-        return number;
-    }
-
-    static constexpr std::size_t MOST = 4096 + BLOCKS_AT_ONCE * BLOCK;
-};
-
 template <const Rules &RULES, typename Emit> class Scan {
   public:
-    Scan(const Kernels &kernels, const std::uint8_t *text, std::size_t length, const Emit &emit)
-        : kernels_(kernels), text_(text), end_(text + length), start_(text), base_(text), starts_(end_), scanner_(end_),
-          emit_(emit) {
+    Scan(const Kernels &kernels, const Automaton &automaton, const std::uint8_t *text, std::size_t length,
+         const Emit &emit)
+        : kernels_(kernels), text_(text), end_(text + length), start_(text), base_(text), starts_(end_),
+          odd_(automaton, nullptr, nowhere_), emit_(emit) {
         starts_.begin_at(text);
     }
 
@@ -69,7 +54,7 @@ template <const Rules &RULES, typename Emit> class Scan {
         }
         make_room_for(end_);
         batch_[waiting_] = offset(end_);
-        emit_(PretokenBatch{base_, batch_, waiting_});
+        emit_(PretokenBatch{base_, batch_, batch_ + 1, waiting_});
     }
 
   private:
@@ -80,11 +65,12 @@ template <const Rules &RULES, typename Emit> class Scan {
         const std::uint64_t first = start_ >= block ? std::uint64_t{1} << (start_ - block) : 0; // a known start
         std::uint64_t starts = starts_.of(masks, block, text) & text; // after the last contraction, no token starts
         if (starts_.odd()) {
-            starts = 0;
-            while (start_ < next && start_ < end_) {
-                if (start_ >= block) starts |= std::uint64_t{1} << (start_ - block);
-                start_ = scanner_.token_end(start_);
-            }
+            starts = first;
+            const std::uint8_t *const stop = std::min(next, end_);
+            odd_.cut_until(start_, stop, end_, [&](const std::uint8_t *start) {
+                start_ = start;
+                if (start < stop) starts |= std::uint64_t{1} << (start - block);
+            });
             starts_.begin_at(start_);
             return starts;
         }
@@ -102,7 +88,7 @@ template <const Rules &RULES, typename Emit> class Scan {
 
     void emit_batch() {
         if (waiting_ < 2) return;
-        emit_(PretokenBatch{base_, batch_, waiting_ - 1});
+        emit_(PretokenBatch{base_, batch_, batch_ + 1, waiting_ - 1});
         batch_[0] = batch_[waiting_ - 1]; // whose end is not known yet
         waiting_ = 1;
     }
@@ -129,37 +115,61 @@ template <const Rules &RULES, typename Emit> class Scan {
     const std::uint8_t *start_; // of the current token
     const std::uint8_t *base_;  // the position whose offset is 0
     TokenStarts<RULES> starts_;
-    Scanner<RULES> scanner_;
+    PieceSink nowhere_{};
+    StepScan odd_; // cuts odd blocks
     const Emit &emit_;
     std::uint64_t found_[BLOCKS_AT_ONCE];
     std::uint32_t batch_[PretokenBatch::MOST + 1 + beyond]; // offsets of starts
     std::size_t waiting_ = 0;                               // their number
 };
 
-template <const Rules &RULES, typename Emit>
-void scan_with(const Kernels &kernels, const std::uint8_t *text, std::size_t length, const Emit &emit) {
-    Scan<RULES, Emit>(kernels, text, length, emit).run();
+// Cut a text by a compiled pattern.
+template <typename Emit>
+Unmatched scan_steps(const Pattern &pattern, const std::uint8_t *text, std::size_t length, const Emit &emit) {
+    const auto pass = [](const void *context, const PretokenBatch &batch) {
+        (*static_cast<const Emit *>(context))(batch);
+    };
+    PieceSink sink{pass, &emit, pattern.unmatched, {}};
+    const auto cut = [&](StepScan &first) {
+        first.cut(text, text + length, false);
+        first.finish();
+        return sink.unmatched;
+    };
+    StepScan last(pattern.steps.back(), nullptr, sink);
+    if (pattern.steps.size() == 1) return cut(last);
+    std::vector<std::unique_ptr<StepScan>> before; // last but one, …
+    StepScan *next = &last;
+    for (std::size_t i = pattern.steps.size() - 1; i-- > 0; next = before.back().get())
+        before.push_back(std::make_unique<StepScan>(pattern.steps[i], next, sink));
+    return cut(*next);
 }
 
-// Call emit(batch) for the pre-tokens of a text, in batches from left to right. The text must be valid UTF-8 and not
-// empty, and its pre-tokens cover it without gaps. Return false for an unknown pattern. Throws `Failure` if a pre-token
-// has 2^31 bytes or more.
+// Call emit(batch) for the pre-tokens of a text, in batches from left to right. The text must be valid UTF-8. Return the
+// text that the pattern does not match. Throws `Failure` if a pre-token has 2^31 bytes or nearly so, and if text is
+// unmatched and the pattern does not allow that.
 template <typename Emit>
-bool scan(std::uint32_t pattern, const Kernels &kernels, const std::uint8_t *text, std::size_t length,
-          const Emit &emit) {
-    switch (pattern) {
+Unmatched scan(const Pattern &pattern, const Kernels &kernels, const std::uint8_t *text, std::size_t length,
+               const Emit &emit) {
+    if (length == 0) return {};
+    const Automaton &first = pattern.steps.front();
+    switch (pattern.name) {
     case BPEFLOW_GPT2:
-        return scan_with<GPT2>(kernels, text, length, emit), true;
+        Scan<GPT2, Emit>(kernels, first, text, length, emit).run();
+        return {};
     case BPEFLOW_CL100K:
-        return scan_with<CL100K>(kernels, text, length, emit), true;
+        Scan<CL100K, Emit>(kernels, first, text, length, emit).run();
+        return {};
     case BPEFLOW_O200K:
-        return scan_with<O200K>(kernels, text, length, emit), true;
+        Scan<O200K, Emit>(kernels, first, text, length, emit).run();
+        return {};
     case BPEFLOW_LLAMA3:
-        return scan_with<LLAMA3>(kernels, text, length, emit), true;
+        Scan<LLAMA3, Emit>(kernels, first, text, length, emit).run();
+        return {};
     case BPEFLOW_QWEN2:
-        return scan_with<QWEN2>(kernels, text, length, emit), true;
+        Scan<QWEN2, Emit>(kernels, first, text, length, emit).run();
+        return {};
     default:
-        return false;
+        return scan_steps(pattern, text, length, emit);
     }
 }
 

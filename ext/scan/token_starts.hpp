@@ -5,7 +5,7 @@
 // * at the first and at the last character of a run of white space;
 // * after anything of limited length: a group of digits, a contraction.
 //
-// A block is *odd* if the algebra cannot decide it. The scanner then cuts it token by token. Blocks are odd because of
+// A block is *odd* if the algebra cannot decide it. The compiled pattern then cuts it (step_scan.hpp). Blocks are odd because of
 // non-ASCII white space, non-ASCII digits in patterns that count digits and, in o200k, marks and caseless letters mixed
 // with upper case.
 #pragma once
@@ -13,7 +13,6 @@
 #include "characters.hpp"
 #include "kernels.hpp"
 #include "rules.hpp"
-#include "scanner.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -33,7 +32,7 @@ template <const Rules &RULES> class TokenStarts {
 
   public:
     // The text ends at `end`.
-    explicit TokenStarts(const std::uint8_t *end) : end_(end), scanner_(end) {}
+    explicit TokenStarts(const std::uint8_t *end) : end_(end) {}
 
     // Start over at `start`, where a token starts. No pattern has a lookbehind, so the rest is cut as if the text began
     // there.
@@ -251,9 +250,8 @@ template <const Rules &RULES> class TokenStarts {
         for (; apostrophes; apostrophes &= apostrophes - 1) {
             const unsigned at = lowest(apostrophes);
             if (RULES.cased_words && closed >> at & 1) continue; // a word includes only one
-            const std::uint8_t *end = scanner_.contraction_end(block + at);
-            if (!end) continue;
-            const auto size = static_cast<unsigned>(end - (block + at));
+            const unsigned size = contraction_size(block + at);
+            if (size == 0) continue;
             const Mask bytes = (Mask{1} << size) - (RULES.cased_words ? 1 : 2);
             covered |= bytes << at;
             if (at > 0) now.covered |= bytes >> (64 - at);
@@ -265,8 +263,28 @@ template <const Rules &RULES> class TokenStarts {
         return (starts & ~covered) | closed;
     }
 
+    // Return the size of the contraction whose apostrophe is at `start`, 0 if there is none.
+    unsigned contraction_size(const std::uint8_t *start) const {
+        const unsigned first = contraction_letter(start + 1);
+        if (first == 's' || first == 'd' || first == 'm' || first == 't') return 2;
+        if (first == LONG_S) return 3;
+        const unsigned second = first ? contraction_letter(start + 2) : 0;
+        const bool found =
+            (first == 'l' && second == 'l') || (first == 'v' && second == 'e') || (first == 'r' && second == 'e');
+        return found ? 3 : 0;
+    }
+
+    // Return the letter at `position`, in lower case if case is ignored. Any other character gives a value that no
+    // contraction has, and the end of the text gives 0.
+    unsigned contraction_letter(const std::uint8_t *position) const {
+        if (position >= end_) return 0;
+        if (!RULES.ignore_case) return *position;
+        if (*position == 0xC5 && position[1] == 0xBF) return LONG_S; // ſ matches s when case is ignored
+        return *position | 0x20u;
+    }
+    static constexpr unsigned LONG_S = 0x17F;
+
     const std::uint8_t *end_;
-    Scanner<RULES> scanner_;
     Kinds last_;
     const std::uint8_t *start_ = nullptr;
     Mask odd_ = 0;

@@ -9,6 +9,8 @@ import sys
 import pytest
 
 from bpeflow.cli.main import COMMANDS, main
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.pretokenize.published import PUBLISHED_PATTERNS
 
 pytest.importorskip("shtab")
 
@@ -49,7 +51,7 @@ def test_a_script_has_commands_flags_and_values(shell: str, capsys: pytest.Captu
         ("bpeflow", "e", ["encode", "evaluate"]),
         ("bpeflow", "--vo", ["--vocab_size", "--vocab_sizes"]),
         ("bpeflow encode", "--tok", ["--tokenizer"]),
-        ("bpeflow train --pattern", "", ["gpt2", "cl100k", "o200k", "llama3", "qwen2"]),
+        ("bpeflow train --pattern", "", [*NAMED_PATTERNS, *PUBLISHED_PATTERNS]),
         ("bpeflow merge --backend", "", ["auto", "omp", "c", "python"]),
         ("bpeflow merge --set", "monitor.", ["monitor.enabled=", "monitor.interval="]),
         ("bpeflow encode --invalid_utf8", "", ["error", "replace", "skip"]),

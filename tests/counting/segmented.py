@@ -12,6 +12,7 @@ import pytest
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.segments import SegmentRecord, count_segment
+from bpeflow.progress import Observer
 from bpeflow.run_dir.layout import SEGMENTS
 
 
@@ -31,11 +32,11 @@ def corpus_size(corpus: Path) -> int:
     return sum(path.stat().st_size for path in corpus.iterdir())
 
 
-class ProgressRecorder:
+class ProgressRecorder(Observer):
     def __init__(self) -> None:
-        self.calls: list[tuple[int, int]] = []
+        self.calls: list[tuple[int, int | None]] = []
 
-    def counting(self, counted_bytes: int, total_bytes: int) -> None:
+    def counting(self, counted_bytes: int, total_bytes: int | None) -> None:
         self.calls.append((counted_bytes, total_bytes))
 
 

@@ -8,6 +8,7 @@ import os
 import random
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -20,8 +21,10 @@ import bpeflow
 from bpeflow.corpus.files import InputFile
 from bpeflow.counting import fingerprint as fingerprint_module
 from bpeflow.counting.fingerprint import MANIFEST_FILE
+from bpeflow.counting.pipelines import PipelineBuilder
 from bpeflow.counting.plan import Position, SegmentPlan
-from bpeflow.counting.segments import has_segments, remove_segments
+from bpeflow.counting.segments import SegmentRecord, has_segments, remove_segments
+from bpeflow.counting.shards import Spilled
 from bpeflow.errors import ResumeError
 from bpeflow.run_dir.layout import SEGMENTS
 
@@ -301,6 +304,27 @@ def test_a_folder_without_a_manifest_has_no_segments(corpus: Path, tmp_path: Pat
     remove_segments(tmp_path / "run" / SEGMENTS)
     remove_segments(tmp_path / "run" / SEGMENTS)
     assert not folder.exists()
+
+
+def test_a_single_segment_is_not_summed(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_after(0, counter(corpus, tmp_path / "run", segment_size="8kb"), monkeypatch)
+    monkeypatch.setattr(PipelineBuilder, "summing", None)
+    whole, parts = counter(corpus, None).count(), counter(corpus, tmp_path / "run", segment_size="1gb").count()
+    assert parts.counting.segments is not None
+    assert parts.counting.segments.segments == 1
+    assert parts.counts == whole.counts
+    assert parts.documents == whole.documents
+
+
+def test_what_resumed_segments_spilled_is_in_the_report(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_after(2, counter(corpus, tmp_path / "run", segment_size="8kb"), monkeypatch)
+    folder = tmp_path / "run" / SEGMENTS
+    record = SegmentRecord.load(folder / "000001.json")
+    assert record is not None
+    replace(record, spilled=Spilled(3, 1000)).save(folder)
+    assert counter(corpus, tmp_path / "run", segment_size="8kb").count().counting.spilled == Spilled(3, 1000)
 
 
 # ---- where segments end ----

@@ -19,8 +19,9 @@ from token_corpora import CUSTOM, EOT, MERGES, PAD, contents_utf8, make_tokenize
 from bpeflow import evaluate
 from bpeflow.corpus.text_rules import Sample
 from bpeflow.dataset import evaluate as evaluation
-from bpeflow.dataset.evaluation_report import CorpusText, Evaluation, longest_tokens
+from bpeflow.dataset.evaluation_report import CorpusText, Evaluation
 from bpeflow.errors import ConfigError, CorpusError, InvalidUtf8Error
+from bpeflow.look.vocabulary import longest_tokens
 from bpeflow.progress import Observer
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
@@ -300,7 +301,8 @@ def test_the_report_has_everything(tmp_path: Path) -> None:
 
 
 def test_the_longest_tokens_exclude_special_tokens() -> None:
-    assert longest_tokens(make_tokenizer(), 3) == [(259, b"hello"), (258, b"hell"), (256, b"he")]
+    longest = longest_tokens(make_tokenizer().vocab, 3)
+    assert [(token.id, token.bytes) for token in longest] == [(259, b"hello"), (258, b"hell"), (256, b"he")]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import flow_workers as w
 import pytest
 
 from bpeflow.flow import FlowError
-from bpeflow.flow.errors import cannot_start, pack_failure, unpack_failure, worker_died
+from bpeflow.flow.errors import cannot_start, worker_died
+from bpeflow.flow.processes import pack_failure, unpack_failure
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from real_data import real_text, real_text_start
 from bpeflow.errors import FormatError
 from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2, huggingface, tiktoken
-from bpeflow.formats.published import DEEPSEEK_V3, KIMI, KIMI_PUBLISHED
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
+from bpeflow.pretokenize.published import DEEPSEEK_V3, KIMI, KIMI_PUBLISHED
 from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 

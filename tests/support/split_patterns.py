@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from bpeflow.formats.published import DEEPSEEK_V3, KIMI
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.pretokenize.published import DEEPSEEK_V3, KIMI
 
 _O200K_WORDS = (
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"

@@ -66,12 +66,12 @@ def test_a_dtype_too_small_for_the_vocabulary_is_rejected() -> None:
 def test_invalid_arguments_return_a_status() -> None:
     library = load_library("encode")
     encoder = NativeEncoder(spec_of([]))
-    session = encoder._take_session()
+    session, pattern = encoder._take_session(), encoder._pattern
     ids = np.empty(4, np.uint32)
     encode = library.bpeflow_encoder_encode
 
     def status(text: bytes = b"abc", *, changed: dict[str, Any] | None = None) -> int:
-        encoding = session.encoding(0, None, ids)
+        encoding = session.encoding(pattern, None, ids)
         for name, value in (changed or {}).items():
             setattr(encoding, name, value)
         result: int = encode(session.handle, byref(encoding), text, byref(c_uint64(len(text))), 1, None)
@@ -79,16 +79,17 @@ def test_invalid_arguments_return_a_status() -> None:
 
     assert status() == 0
     assert status(b"too long") == 8
-    assert status(b"too long", changed={"pattern": 0xFFFF}) == 8
-    assert status(changed={"pattern": 5}) == 4
+    assert status(b"too long", changed={"pattern": None}) == 8
+    with pytest.raises(NativeError, match="rules"):
+        library.bpeflow_pattern_named(5, byref(c_void_p()))
     assert status(changed={"id_size": 3}) == 4
     assert status(b"\xff") == 7
-    assert status(b"\xff", changed={"pattern": 0xFFFF}) == 0
+    assert status(b"\xff", changed={"pattern": None}) == 0
     end = c_uint64(1)
-    assert encode(None, byref(session.encoding(0, None, ids)), b"a", byref(end), 1, None) == 4
+    assert encode(None, byref(session.encoding(pattern, None, ids)), b"a", byref(end), 1, None) == 4
     assert encode(session.handle, None, b"a", byref(end), 1, None) == 4
-    assert encode(session.handle, byref(session.encoding(0, None, ids)), None, byref(end), 1, None) == 4
-    prepared = Prepared(session.handle, session.encoding(0, None, ids))
+    assert encode(session.handle, byref(session.encoding(pattern, None, ids)), None, byref(end), 1, None) == 4
+    prepared = Prepared(session.handle, session.encoding(pattern, None, ids))
     encode_prepared = library.bpeflow_encode_prepared
     assert encode_prepared(byref(prepared), b"abc", 3) == 3
     assert encode_prepared(byref(prepared), b"too long", 8) == -8
@@ -98,7 +99,7 @@ def test_invalid_arguments_return_a_status() -> None:
     assert encode_prepared(None, b"abc", 3) == -4
     assert encode_prepared(byref(Prepared()), b"abc", 3) == -4
     descending = np.array([2, 1], np.uint64)
-    encoding = session.encoding(0, None, ids)
+    encoding = session.encoding(pattern, None, ids)
     assert encode(session.handle, byref(encoding), b"abc", descending.ctypes.data, 2, None) == 4
     assert encode(session.handle, byref(encoding), b"abc", None, 2, None) == 4
     assert encode(session.handle, byref(encoding), None, None, 0, None) == 0

@@ -181,7 +181,7 @@ def test_the_words_of_one_session_are_known_to_all() -> None:
 
     def growth(session: native_encoder.Session) -> int:
         before = _dirty_memory()
-        encoding = session.encoding(0, None, ids)
+        encoding = session.encoding(encoder._pattern, None, ids)
         end = ctypes.byref(ctypes.c_uint64(len(text)))
         status = encoder._library.bpeflow_encoder_encode(session.handle, ctypes.byref(encoding), text, end, 1, None)
         assert status == 0

@@ -209,6 +209,14 @@ def test_contenders_without_the_pattern_are_skipped(corpus: Path, capsys: pytest
     assert "gigabpe skipped: " in printed
 
 
+@pytest.mark.usefixtures("no_peers")
+def test_patterns_are_measured_side_by_side(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    only = "count gpt2,count tekken,count gpt2 (regex),encode --pattern,encode deepseek_v3"
+    arguments = ["--rounds", "1", "--processes", "1", "--pattern", r"\S+|\s+", "--only", only, "--input", str(corpus)]
+    assert bench.main(["patterns", *arguments]) == 0
+    assert f"encode --pattern, encode deepseek_v3 agree: {len(TEXT):,} bytes" in capsys.readouterr().out
+
+
 def test_a_failure_shows_in_the_table_and_the_exit_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "broken.txt").write_bytes(b"caf\xe9 ")
     arguments = ["--only", "bpeflow", "--rounds", "2", "--input", str(tmp_path / "broken.txt")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import ours
@@ -15,14 +14,12 @@ GPT2 = frozenset({"gpt2"})
 _NO_MERGES = "with vocab_size=1: counts and sets up, learns no merge, does not report its counts"
 
 
-def _bpeflow(name: str, note: str, counters: int | None = None, custom: bool = False) -> Contender:
+def _bpeflow(name: str, note: str, counters: int | None = None, in_regex: bool = False) -> Contender:
     def arguments(job: Job) -> list[str]:
-        named = NAMED_PATTERNS.get(job.pattern)
-        if custom and named:  # an equal expression without a name, which the regex module has to match
-            job = replace(job, pattern=f"(?:{named.regex})")
         return ours.count_arguments(job, counters)
 
-    return Contender(name, arguments, note, read_outcome=_outcome_from_run)
+    environment = {"BPEFLOW_INSTRUCTIONS": "regex"} if in_regex else {}
+    return Contender(name, arguments, note, read_outcome=_outcome_from_run, environment=environment)
 
 
 def _outcome_from_run(out_dir: Path, stdout: str) -> Outcome:  # noqa: ARG001
@@ -44,7 +41,7 @@ SUBJECT = Subject(
     (
         _bpeflow("bpeflow", "`python -m bpeflow --skip_merge`; writes the counts and run.json to disk"),
         _bpeflow("bpeflow-1", "the same with one counter", counters=1),
-        _bpeflow("bpeflow-regex", "the same with the regex module as the scanner", custom=True),
+        _bpeflow("bpeflow-regex", "the same with the regex module as the scanner", in_regex=True),
         _peer("gigatoken", "gigatoken", "pretokenized_counts; holds the whole text and the counts in memory"),
         _peer("gigabpe", "gigabpe", f"train_bpe, bytelevel, {_NO_MERGES}"),
         _peer("huggingface", "tokenizers", f"Tokenizer.train, ByteLevel, {_NO_MERGES}; reads line by line"),

@@ -7,7 +7,10 @@ are correct, since native code cannot check those. The contents of the arrays ar
 from __future__ import annotations
 
 import ctypes
+from contextlib import suppress
 from ctypes import byref, c_uint64, c_void_p
+from dataclasses import fields, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,7 +21,9 @@ from bpeflow.backends import BACKENDS
 from bpeflow.backends.base import MERGE_DTYPE
 from bpeflow.backends.native_backend import NativeBackend
 from bpeflow.errors import BpeflowError
-from bpeflow.tokenizer.native_encoder import NO_PATTERN
+from bpeflow.pretokenize.compiled import compile_step
+from bpeflow.pretokenize.native import new_compiled_pattern
+from bpeflow.pretokenize.tables import CompiledPattern, CompiledStep
 from fuzzing.choices import Choices
 from fuzzing.difference import REFUSED, outcome
 
@@ -118,13 +123,48 @@ def _encode_pieces(choices: Choices, library: ctypes.CDLL, encoder: c_void_p, sp
     ends = _offsets(choices, pieces, len(text)).astype(np.uint64)[1:]
     id_ends, ids = np.empty(pieces, np.uint64), np.empty(choices.below(200), np.uint32)
     id_size = choices.one_of((2, 4, 4, 3))
-    pattern = choices.one_of((0, 1, 2, 3, 4, 5, NO_PATTERN))
+    pattern = _pattern(choices, library)
     request = native.Encoding(pattern, id_size, specials, ids.ctypes.data, len(ids), 0)
     library.bpeflow_encoder_encode(
         encoder, byref(request), text.ctypes.data, ends.ctypes.data, pieces, id_ends.ctypes.data
     )
     prepared = native.Prepared(encoder, request)
     library.bpeflow_encode_prepared(byref(prepared), text.tobytes(), len(text) - choices.below(2))
+    if pattern is not None and not isinstance(pattern, native.Handle):
+        library.bpeflow_pattern_free(pattern)
+
+
+def _pattern(choices: Choices, library: ctypes.CDLL) -> c_void_p | None:
+    """Return no pattern, a named one, or a compiled one with damaged tables."""
+    kind = choices.below(3)
+    if kind == 0:
+        return None
+    if kind == 1:
+        named = c_void_p()
+        outcome(_ERRORS, library.bpeflow_pattern_named, choices.below(6), byref(named))
+        return named
+    steps = []
+    for _ in range(1 + choices.below(3)):
+        step = _step(choices.one_of((r" ?\p{L}+|\p{N}{1,3}|[^\S\n]+(?!\S)|\s", "a+b|.", "(?i:s)a?|[a-c]{2}")))
+        name = choices.one_of([field.name for field in fields(step)])
+        value = getattr(step, name)
+        if isinstance(value, bytes):
+            spoiled = bytearray(value)
+            for _ in range(choices.below(4)):
+                spoiled[choices.below(min(len(spoiled), 256))] = choices.below(256)
+            damage: dict[str, Any] = {name: bytes(spoiled)}
+            step = replace(step, **damage)
+        steps.append(step)
+    with suppress(*_ERRORS):
+        return new_compiled_pattern(
+            "encode", CompiledPattern(tuple(steps)), choices.one_of(("isolate", "drop", "error"))
+        )
+    return None
+
+
+@cache
+def _step(source: str) -> CompiledStep:
+    return compile_step(source)
 
 
 def _decode(choices: Choices, library: ctypes.CDLL, model: c_void_p) -> None:

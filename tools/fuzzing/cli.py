@@ -4,9 +4,10 @@
     tools/fuzz all --seconds 30
     tools/fuzz scanner --input build/fuzz/findings/scanner-crash-…
 
-Targets: scanner, table (counting), shards (sorted shards of counts, including damaged files), merge (backends c and
-omp), encoder, and border (arguments that break the rules of bpeflow.h). Each target is a module in this folder with a
-function `check`, which takes bytes and raises an error if native code and Python differ. AddressSanitizer and
+Targets: scanner, patterns (compiled ones), table (counting), shards (sorted shards of counts, including damaged
+files), merge (backends c and omp), encoder, and border (arguments that break the rules of bpeflow.h). Each target is
+a module in this folder with a function `check`, which takes bytes and raises an error if native code and Python
+differ. AddressSanitizer and
 UndefinedBehaviorSanitizer detect invalid memory accesses and undefined behaviour.
 Requires Clang and atheris (pip install 'bpeflow[fuzz]').
 All files are in build/fuzz: the libraries, the corpus of each target, which later sessions extend, and the findings.
@@ -23,7 +24,7 @@ from pathlib import Path
 from fuzzing.build import MissingToolError, build, runtime
 from fuzzing.campaign import Result, fuzz, run_input
 
-TARGETS = ("scanner", "table", "shards", "merge", "encoder", "border")
+TARGETS = ("scanner", "patterns", "table", "shards", "merge", "encoder", "border")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -22,7 +22,7 @@ from bpeflow.config import (
 )
 from bpeflow.errors import ConfigError, SettingsError
 
-CONFIGS = Path(__file__).parents[1] / "configs"
+CONFIGS = Path(__file__).parents[2] / "configs"
 SMALL = {"input": "a.txt", "vocab_size": 300}
 
 
@@ -176,7 +176,7 @@ def test_the_full_config_is_written_from_the_descriptions_of_the_settings() -> N
 
 def test_the_settings_page_is_written_from_the_descriptions_of_the_settings() -> None:
     """After a change: bpeflow config --markdown > docs/settings.md."""
-    page = Path(__file__).parents[1] / "docs" / "settings.md"
+    page = Path(__file__).parents[2] / "docs" / "settings.md"
     assert page.read_text(encoding="utf-8") == as_markdown()
 
 

@@ -1,0 +1,45 @@
+// Patterns, and the functions of the C interface that create them.
+
+#include "pattern.hpp"
+#include "automaton.hpp"
+#include "bpeflow.h"
+#include "failure.hpp"
+#include "named_patterns.hpp"
+
+#include <cstdint>
+
+namespace bpeflow {
+
+Pattern::Pattern(std::uint32_t number) : name(number) {
+    if (number >= sizeof named::PATTERNS / sizeof *named::PATTERNS) throw Failure{BPEFLOW_BAD_ARGUMENT};
+    const named::Table &table = named::PATTERNS[number];
+    CharacterClasses classes(table.class_of_bits);
+    for (const named::Exception *each = table.exceptions; each->number != 255; each++)
+        classes[each->code_point] = each->number;
+    steps.emplace_back(table.step, classes);
+}
+
+Pattern::Pattern(const bpeflow_step *given, std::uint32_t count, std::uint32_t policy) : unmatched(policy) {
+    if (!given || count == 0 || policy > BPEFLOW_UNMATCHED_ERROR) throw Failure{BPEFLOW_BAD_ARGUMENT};
+    steps.reserve(count);
+    for (std::uint32_t i = 0; i < count; i++) steps.emplace_back(given[i]);
+}
+
+} // namespace bpeflow
+
+int bpeflow_pattern_named(std::uint32_t number, bpeflow_pattern **pattern) {
+    if (!pattern) return BPEFLOW_BAD_ARGUMENT;
+    *pattern = nullptr;
+    return bpeflow::status_of([&] { *pattern = new bpeflow_pattern{bpeflow::Pattern(number)}; });
+}
+
+int bpeflow_pattern_new(const bpeflow_step *steps, std::uint32_t count, std::uint32_t unmatched,
+                        bpeflow_pattern **pattern) {
+    if (!pattern) return BPEFLOW_BAD_ARGUMENT;
+    *pattern = nullptr;
+    return bpeflow::status_of([&] { *pattern = new bpeflow_pattern{bpeflow::Pattern(steps, count, unmatched)}; });
+}
+
+void bpeflow_pattern_free(bpeflow_pattern *pattern) {
+    delete pattern;
+}

@@ -1,0 +1,316 @@
+// Cutting text into pieces by the steps of a compiled pattern.
+#pragma once
+
+#include "attempts.hpp"
+#include "automaton.hpp"
+#include "bpeflow.h"
+#include "failure.hpp"
+#include "hash.hpp"
+#include "pretoken_batch.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+namespace bpeflow {
+
+// The text that a pattern does not match.
+struct Unmatched {
+    std::uint64_t bytes = 0;
+    const std::uint8_t *start = nullptr, *end = nullptr; // of the first stretch
+
+    void add(const std::uint8_t *from, const std::uint8_t *to) {
+        bytes += static_cast<std::uint64_t>(to - from);
+        if (start && start < from) return;
+        start = from;
+        end = to;
+    }
+};
+
+// What becomes of the pieces of the last step.
+struct PieceSink {
+    void (*emit)(const void *context, const PretokenBatch &batch);
+    const void *context;
+    std::uint32_t policy; // enum bpeflow_unmatched
+    Unmatched unmatched;
+};
+
+// One step of a pattern. It cuts each text that it is given into pieces: matches, and the *gaps* between them. It passes
+// them on to the next step, or to the sink, some thousands at a time. Pieces of any size are passed to the next step.
+class StepScan {
+  public:
+    using Bytes = const std::uint8_t *;
+
+    // The last step has no `next`.
+    StepScan(const Automaton &automaton, StepScan *next, PieceSink &sink)
+        : automaton_(automaton), next_(next), sink_(sink), attempts_(automaton) {
+        begin_at(nullptr);
+    }
+
+    // Cut a text. `matched` says whether it is part of a match of an earlier step.
+    void cut(Bytes text, Bytes end, bool matched) {
+        if (text != last()) {
+            pass_on();
+            begin_at(text);
+        }
+        counts_gaps_ = sink_.policy == BPEFLOW_DROP || !matched;
+        scan(text, end, end);
+    }
+
+    // Pass on the pieces that are left.
+    void finish() {
+        pass_on();
+        if (next_) next_->finish();
+    }
+
+    // Call found(start) for the tokens that start after `start`, where one starts, up to the first at `stop` or later.
+    // The pattern must match all text, and at most 4096 tokens may start before `stop`.
+    template <typename Found> void cut_until(Bytes start, Bytes stop, Bytes end, const Found &found) {
+        begin_at(start);
+        scan(start, stop, end);
+        for (const std::uint32_t *each = offsets_ + 1; each < put_; each++) found(base_ + *each);
+    }
+
+  private:
+    // The start of an attempt to match, and whether it is in a gap.
+    struct Place {
+        Bytes position;
+        bool in_gap;
+    };
+
+    // Pieces that are passed on at a time, or a few more; and how many more.
+    static constexpr std::size_t some = 4096, beyond = 32;
+    // The hot loop covers at most this many bytes before it makes sure that the next ones have offsets.
+    static constexpr std::ptrdiff_t stretch = 1 << 16;
+    static constexpr std::ptrdiff_t greatest_offset = std::numeric_limits<std::int32_t>::max();
+
+    void begin_at(Bytes start) {
+        base_ = first_ = start;
+        offsets_[0] = 0;
+        put_ = offsets_ + 1;
+        gaps_ = 0;
+    }
+
+    void scan(Bytes start, Bytes stop, Bytes end) {
+        attempts_.begin(start, end);
+        Place place{start, false};
+        if (automaton_.has_transducer() && stop - start >= 8)
+            place = automaton_.has_gaps() ? run<true>(start, stop) : run<false>(start, stop);
+        walk(place, stop);
+        if (place.in_gap) put_gap(place.position);
+    }
+
+    // Run the transducer up to the last 8 bytes before `stop`. Return the start of the attempt that is under way then.
+    template <bool GAPS> Place run(Bytes start, Bytes stop) {
+        const Automaton &automaton = automaton_;
+        const std::uint16_t *const moves = automaton.moves(), *const pair_moves = automaton.pair_moves();
+        const std::uint8_t *const flags_of = automaton.flags(), *const pair_flags_of = automaton.pair_flags();
+        const std::uint16_t *const first_of = automaton.first_of_pair(), *const second_of = automaton.second_of_pair();
+        Bytes position = start, attempt = start, previous = start, base = base_;
+        std::size_t config = 0;
+        std::uint32_t *put = put_;
+        const auto offset_of = [&base](Bytes of) { return static_cast<std::uint32_t>(of - base); };
+        // Read two ASCII characters. Return false if they must be read one by one.
+        const auto read_two = [&](std::uint64_t two, Bytes here) __attribute__((always_inline)) {
+            const std::size_t index = config + first_of[two & 127] + second_of[two >> 8 & 127];
+            const unsigned flags = pair_flags_of[index];
+            if (__builtin_expect(flags & Automaton::PAIR_RARE, 0)) {
+                if (flags & Automaton::PAIR_ONE_BY_ONE) {
+                    position = here;
+                    return false;
+                }
+                if (GAPS && flags & Automaton::PAIR_GAP_ENDS) note_gap(put);
+                *put = offset_of(previous);
+                put += (flags & Automaton::PAIR_PIECE_BEFORE_PREVIOUS) != 0;
+                if (GAPS && flags & Automaton::PAIR_ATTEMPT_BEFORE_PREVIOUS) attempt = previous;
+            }
+            config = pair_moves[index];
+            *put = offset_of(here);
+            put += flags & Automaton::PAIR_PIECE_HERE;
+            *put = offset_of(here + 1);
+            put += (flags & Automaton::PAIR_PIECE_INSIDE) / Automaton::PAIR_PIECE_INSIDE;
+            if (GAPS) attempt = flags & Automaton::PAIR_ATTEMPT_HERE ? here : attempt;
+            if (GAPS) attempt = flags & Automaton::PAIR_ATTEMPT_INSIDE ? here + 1 : attempt;
+            previous = here + 1;
+            return true;
+        };
+        while (stop - position >= 8) {
+            put_ = put;
+            make_room(previous, position + stretch);
+            put = put_;
+            base = base_;
+            const Bytes last_word = position + std::min(stop - position, stretch) - 8;
+            while (position <= last_word) {
+                if (static_cast<std::size_t>(put - offsets_) > some) {
+                    put_ = put;
+                    pass_on();
+                    put = put_;
+                    base = base_;
+                }
+                const std::uint64_t word = load_word(position);
+                Bytes one_by_one = position + 8;
+                if ((word & 0x8080808080808080u) == 0) {
+                    const Bytes here = position;
+                    if (read_two(word, here) && read_two(word >> 16, here + 2) && read_two(word >> 32, here + 4) &&
+                        read_two(word >> 48, here + 6)) {
+                        position += 8;
+                        continue;
+                    }
+                    one_by_one = position + 1;
+                }
+                while (position < one_by_one) {
+                    const Automaton::Class character = automaton.class_at(position);
+                    const std::size_t index = config + character.number;
+                    const unsigned flags = flags_of[index];
+                    if (__builtin_expect(flags & Automaton::RARE, 0)) {
+                        if (flags & Automaton::SPECIAL) {
+                            put_ = put;
+                            const bool in_gap = automaton.info(config) & Automaton::IN_GAP;
+                            const Place place = match_again({GAPS ? std::max(attempt, last()) : last(), in_gap});
+                            put = put_;
+                            base = base_;
+                            position = attempt = previous = place.position;
+                            config = place.in_gap ? automaton.after_gap() : 0;
+                            continue;
+                        }
+                        if (GAPS && flags & Automaton::GAP_ENDS) note_gap(put);
+                        *put = offset_of(previous);
+                        put += (flags & Automaton::PIECE_BEFORE_PREVIOUS) != 0;
+                        if (GAPS && flags & Automaton::ATTEMPT_BEFORE_PREVIOUS) attempt = previous;
+                    }
+                    config = moves[index];
+                    *put = offset_of(position);
+                    put += flags & Automaton::PIECE_HERE;
+                    if (GAPS) attempt = flags & Automaton::ATTEMPT_HERE ? position : attempt;
+                    previous = position;
+                    position += character.size;
+                }
+            }
+        }
+        put_ = put;
+        if (!GAPS) return {last(), false};
+        const unsigned info = automaton.info(config);
+        return {info & Automaton::FRESH ? position : std::max(attempt, last()), (info & Automaton::IN_GAP) != 0};
+    }
+
+    // Match at a place where the transducer has lost track. If that read far beyond the match, go on with the automaton,
+    // as the transducer would read the same text once for each token.
+    Place match_again(Place place) {
+        const Bytes read = advance(place);
+        if (read - place.position > static_cast<std::ptrdiff_t>(Attempts::FAR)) walk(place, read);
+        return place;
+    }
+
+    void walk(Place &place, Bytes stop) {
+        while (place.position < stop) advance(place);
+    }
+
+    // Match at a place, and move it to the end of the match, or by one character. Return the end of the text read.
+    Bytes advance(Place &place) {
+        const Attempts::Result result = attempts_.match(place.position);
+        if (result.end) {
+            if (place.in_gap) put_gap(place.position);
+            put(result.end);
+            place = {result.end, false};
+        } else {
+            place = {place.position + automaton_.class_at(place.position).size, true};
+        }
+        return result.read;
+    }
+
+    // ---- boundaries ----
+
+    // The last boundary.
+    Bytes last() const { return put_ == offsets_ + 1 ? first_ : base_ + put_[-1]; }
+
+    void put_gap(Bytes end) {
+        make_room(end, end);
+        note_gap(put_);
+        *put_++ = static_cast<std::uint32_t>(end - base_);
+    }
+
+    void put(Bytes boundary) {
+        make_room(boundary, boundary);
+        *put_++ = static_cast<std::uint32_t>(boundary - base_);
+    }
+
+    // Note that the next boundary ends a gap.
+    void note_gap(const std::uint32_t *put) {
+        if (counts_gaps_) gap_ends_[gaps_++] = static_cast<std::uint16_t>(put - offsets_);
+    }
+
+    // Make sure that there is room for another boundary, and that positions from `start` to `end` have offsets.
+    void make_room(Bytes start, Bytes end) {
+        if (static_cast<std::size_t>(put_ - offsets_) > some) pass_on();
+        if (start >= base_ && end - base_ <= greatest_offset) return;
+        pass_on();
+        if (start < base_ || end - base_ > greatest_offset) base_ = start;
+    }
+
+    // Pass on the pieces so far.
+    void pass_on() {
+        const auto pieces = static_cast<std::size_t>(put_ - offsets_) - 1;
+        if (pieces == 0) return;
+        bool ascending = base_ + offsets_[1] > first_; // not with any tables
+        for (std::size_t i = 1; i < pieces; i++) ascending &= offsets_[i] < offsets_[i + 1];
+        if (!ascending) throw Failure{BPEFLOW_BAD_ARGUMENT};
+        const Bytes end = last();
+        if (next_)
+            pass_to_next(pieces);
+        else
+            pass_to_sink(pieces);
+        begin_at(end);
+    }
+
+    Bytes start_of(std::size_t piece) const { return piece == 0 ? first_ : base_ + offsets_[piece]; }
+
+    void pass_to_next(std::size_t pieces) {
+        std::size_t gap = 0;
+        for (std::size_t i = 0; i < pieces; i++) {
+            const bool is_gap = gap < gaps_ && gap_ends_[gap] == i + 1;
+            const Bytes start = start_of(i), end = start_of(i + 1);
+            gap += is_gap;
+            if (is_gap && sink_.policy == BPEFLOW_DROP)
+                sink_.unmatched.add(start, end);
+            else
+                next_->cut(start, end, !is_gap);
+        }
+    }
+
+    void pass_to_sink(std::size_t pieces) {
+        const bool drops = sink_.policy == BPEFLOW_DROP;
+        if (gaps_ > 0 && sink_.policy == BPEFLOW_UNMATCHED_ERROR) throw Failure{BPEFLOW_UNMATCHED};
+        if (base_ != first_ && !(drops && gaps_ > 0 && gap_ends_[0] == 1)) throw Failure{BPEFLOW_TOO_LARGE};
+        for (std::size_t i = 0; i < gaps_; i++)
+            sink_.unmatched.add(start_of(gap_ends_[i] - 1u), start_of(gap_ends_[i]));
+        if (!drops || gaps_ == 0) {
+            sink_.emit(sink_.context, {base_, offsets_, offsets_ + 1, pieces});
+            return;
+        }
+        std::uint32_t ends[some + beyond];
+        std::size_t kept = 0, gap = 0;
+        for (std::size_t i = 0; i < pieces; i++) {
+            ends[kept] = offsets_[i + 1];
+            offsets_[kept] = offsets_[i];
+            const bool is_gap = gap < gaps_ && gap_ends_[gap] == i + 1;
+            gap += is_gap;
+            kept += !is_gap;
+        }
+        sink_.emit(sink_.context, {base_, offsets_, ends, kept});
+    }
+
+    const Automaton &automaton_;
+    StepScan *const next_;
+    PieceSink &sink_;
+    Attempts attempts_;
+    bool counts_gaps_ = true;
+    Bytes first_;        // the start of the first piece
+    Bytes base_;         // the position whose offset is 0: `first_`, unless that is too far back
+    std::uint32_t *put_; // the end of the offsets
+    std::size_t gaps_;
+    std::uint32_t offsets_[some + beyond]; // of boundaries: piece i is from number i to number i + 1
+    std::uint16_t gap_ends_[some + beyond];
+};
+
+} // namespace bpeflow

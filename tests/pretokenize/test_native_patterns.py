@@ -1,0 +1,233 @@
+"""Native code and the `regex` module agree on compiled patterns: published ones and random ones, on every text."""
+
+from __future__ import annotations
+
+import random
+import sys
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from time import thread_time
+
+import numpy as np
+import pytest
+from available import skip_missing
+from characters import CHARACTERS
+from real_data import real_text_start
+from split_patterns import HOT, SPLIT_PATTERNS, nasty_text, random_pattern
+
+from bpeflow._util.text import UnmatchedPolicy
+from bpeflow.corpus.documents import Delimiters
+from bpeflow.counting.table import NativeTable, RegexTable
+from bpeflow.errors import NativeError, UnmatchedTextError
+from bpeflow.pretokenize.compiled import CompiledPattern, CompiledStep, compile_pattern, compile_step
+from bpeflow.pretokenize.native import native_unicode_version, new_compiled_pattern, why_not_compiled, why_regex
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer, unicode_version
+
+SEQUENCES: dict[str, list[str]] = {
+    "deepseek_v3": [SPLIT_PATTERNS[f"deepseek_v3_{number}"] for number in (1, 2, 3)],
+    "digits_gpt2": [SPLIT_PATTERNS["starcoder_digits"], SPLIT_PATTERNS["gpt2"]],
+    "falcon": [SPLIT_PATTERNS[name] for name in ("falcon_punctuation", "gpt2_original", "falcon_three_digits")],
+    "letters_digits": ["[a-z]+", "[0-9]", " "],
+}
+PATTERNS = SPLIT_PATTERNS | SEQUENCES
+
+
+@pytest.fixture(autouse=True)
+def native() -> None:
+    skip_missing("count", why_regex(load_pretokenizer("gpt2")))
+
+
+@pytest.fixture(params=PATTERNS)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@cache
+def pretokenizer(name: str, unmatched: UnmatchedPolicy = "isolate") -> Pretokenizer:
+    """Return the pre-tokenizer of a pattern; a named one is compiled as well."""
+    source = PATTERNS[name]
+    return load_pretokenizer(f"{source}|(?!.)." if name in NAMED_PATTERNS else source, unmatched)
+
+
+def assert_same(splitter: Pretokenizer, text: str) -> None:
+    data = text.encode()
+    native, reference = NativeTable(splitter), RegexTable(splitter)
+    native.count(data)
+    reference.count(data)
+    assert native.shard() == reference.shard(), repr(text[:200])
+    assert native.statistics() == reference.statistics(), repr(text[:200])
+
+
+def randomness() -> random.Random:
+    seed = random.randrange(2**32)
+    print("seed", seed)  # noqa: T201
+    return random.Random(seed)
+
+
+POLICIES: tuple[UnmatchedPolicy, ...] = ("isolate", "drop")
+
+
+@pytest.mark.parametrize("unmatched", POLICIES)
+def test_texts_are_cut_as_by_regex(name: str, unmatched: UnmatchedPolicy) -> None:
+    chance = randomness()
+    splitter = pretokenizer(name, unmatched)
+    for _ in range(40):
+        assert_same(splitter, nasty_text(chance, chance.randrange(40)))
+    assert_same(splitter, nasty_text(chance, 4000, 90))
+
+
+def test_every_prefix_at_every_distance_from_words_of_8_bytes_is_cut_as_by_regex(name: str) -> None:
+    """The end of the text and any character can be anywhere in the 8 bytes that the matcher reads at a time."""
+    chance = randomness()
+    splitter = pretokenizer(name, "drop")
+    for _ in range(3):
+        text = nasty_text(chance, 12)
+        for shift in range(8):
+            for end in range(len(text) + 1):
+                assert_same(splitter, "x" * shift + text[:end])
+
+
+def test_more_pieces_than_a_batch_are_cut_as_by_regex(name: str) -> None:
+    """Batches have 4096 pieces. Short pieces, gaps and matches follow each other at their borders."""
+    chance = randomness()
+    for unmatched in POLICIES:
+        splitter = pretokenizer(name, unmatched)
+        for unit in ("a ", "a1 ", ". ", "  \n", "'s", "12", "é中 ", "".join(chance.choices(HOT, k=3))):
+            for extra in (0, 1, 3):
+                assert_same(splitter, "z" * extra + unit * chance.choice((2048, 2049, 4096, 4097, 9000)))
+
+
+@pytest.mark.slow
+@pytest.mark.not_sanitized
+def test_every_character_is_cut_as_by_regex(name: str) -> None:
+    characters = [*CHARACTERS]
+    assert_same(pretokenizer(name), "".join(characters))
+    randomness().shuffle(characters)
+    assert_same(pretokenizer(name), "".join(characters))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("corpus", ["wikitext2_2MB", "code_20MB", "multilingual_20MB"])
+def test_real_text_is_cut_as_by_regex(name: str, corpus: str) -> None:
+    assert_same(pretokenizer(name), real_text_start(corpus, 100_000))
+
+
+@pytest.mark.slow
+def test_random_patterns_cut_texts_as_regex_does() -> None:
+    chance = randomness()
+    compiled = 0
+    while compiled < 40:
+        steps = [random_pattern(chance) for _ in range(chance.choice((1, 1, 1, 2, 3)))]
+        try:
+            splitter = load_pretokenizer(steps, chance.choice(POLICIES))
+            compiled += why_not_compiled(splitter) is None
+        except Exception:
+            continue
+        if why_not_compiled(splitter) is None:
+            for _ in range(8):
+                text = nasty_text(chance, chance.randrange(60))
+                try:
+                    splitter.compiled.findall(text, timeout=0.2) if len(steps) == 1 else None
+                except TimeoutError:
+                    break
+                assert_same(splitter, text)
+
+
+def test_a_gap_may_begin_and_end_in_one_transition() -> None:
+    """After an attempt has failed at the third character, the second one is a match, so the first one is a gap."""
+    for unmatched in POLICIES:
+        assert_same(load_pretokenizer(r"\s(?!')|\P{L}++中+", unmatched), "\x00\nR,GGGG\x00\nR,GGGG")
+
+
+# ---- patterns that read the same text again and again
+
+
+@pytest.mark.parametrize("source", ["a+b|.", "(?:a|é)+b", "a*?b|a", "[ab]+c|[ab]{2}c|.", "(?:aa)+b|a", "a+b|a+c|aa|."])
+def test_patterns_that_read_ahead_cut_texts_as_regex_does(source: str) -> None:
+    chance = randomness()
+    splitter = load_pretokenizer(source)
+    for _ in range(30):
+        text = "".join(chance.choice("aaaabcé") * chance.choice((1, 1, 2, 20, 300)) for _ in range(12))
+        assert_same(splitter, text)
+
+
+@pytest.mark.parametrize("source", ["a+b|.", "(?:a|é)+b", "a*?b|a", "[ab]+c|[ab]{2}c|.", "(?:aa)+b|a", "a+b|a+c|aa|."])
+@pytest.mark.parametrize("unit", ["a", "ab", "aaé"])
+def test_reading_ahead_takes_linear_time(source: str, unit: str) -> None:
+    """Each `a` of a run would be read up to the end, 5 * 10^11 characters in all."""
+    table = NativeTable(load_pretokenizer(source))
+    text = (unit * 1_000_000).encode()[:1_000_000]
+    begun = thread_time()
+    table.count(text)
+    assert thread_time() - begun < 20  # a second with AddressSanitizer
+    assert len(table)
+
+
+# ---- unmatched text
+
+
+def test_unmatched_text_can_be_an_error() -> None:
+    splitter = load_pretokenizer("[a-z]+", "error")
+    table = NativeTable(splitter)
+    table.count(b"abc")
+    with pytest.raises(UnmatchedTextError):
+        table.count(b"abc, d")
+    counted = NativeTable(splitter).count_documents(memoryview(bytearray(b"a\nb c\nd\n")), Delimiters("\n"))
+    assert (counted.bytes, counted.documents) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["é" * 200 + "1" * 3, "1" * 300 + "é", "a" + "é" * 100, "é1", "中" * 33 + "a" + "中" * 90]
+)
+def test_the_example_of_unmatched_text_is_the_same(text: str) -> None:
+    for source in ("[a-z]", r"\d+", "[a-z]|é"):
+        assert_same(load_pretokenizer(source), text)
+
+
+# ---- tables
+
+
+def test_damaged_tables_are_refused() -> None:
+    step = compile_step(SPLIT_PATTERNS["superbpe_second"])
+    ranges = np.frombuffer(step.first, np.uint32)
+    damaged: list[CompiledStep] = [
+        replace(step, first=(ranges + 1).astype(np.uint32).tobytes()),
+        replace(step, first=ranges[::-1].tobytes()),
+        replace(step, first=np.append(ranges[:-1], 0x110000).astype(np.uint32).tobytes()),
+        replace(step, range_class=bytes([step.classes]) + step.range_class[1:]),
+        replace(step, classes=0),
+        replace(step, next=b"\xff" * len(step.next)),
+        replace(step, next=b"\x01" + step.next[1:]),
+        replace(step, moves=b"\xff" * len(step.moves)),
+        replace(step, gap_start=len(step.info)),
+    ]
+    assert new_compiled_pattern("count", CompiledPattern((step,)), "isolate")
+    for each in damaged:
+        with pytest.raises(NativeError):
+            new_compiled_pattern("count", CompiledPattern((each,)), "isolate")
+    with pytest.raises(NativeError):
+        new_compiled_pattern("count", CompiledPattern(()), "isolate")
+
+
+def test_a_pattern_without_a_transducer_is_cut_by_the_automaton_alone() -> None:
+    chance = randomness()
+    source = r"(?:a?b|c)(?:[ab]{1,180}c|[^x]{1,150}y)|."
+    assert not compile_pattern((source,)).steps[0].moves
+    for _ in range(30):
+        assert_same(
+            load_pretokenizer(source), "".join(chance.choice("abcxy\n") * chance.choice((1, 9)) for _ in range(60))
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.not_sanitized
+def test_the_tables_of_named_patterns_are_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    if native_unicode_version() != unicode_version():
+        pytest.skip("the native tables have another version of Unicode")
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "tools"))
+    import make_unicode_tables  # type: ignore[import-not-found]
+
+    monkeypatch.setattr(sys, "argv", ["make_unicode_tables", "--check"])
+    assert make_unicode_tables.main() == 0
