@@ -31,6 +31,14 @@ step ends a piece at ``p``, and the steps after it are given the same pieces.
 
 *Bytes.* A place in UTF-8 is only looked at if a complete character ends there and a complete one begins. No byte
 elsewhere in the text changes either of them, however invalid it is, and ``decode(A) + decode(B) == decode(A + B)``.
+
+*Normalized text.* With a normalizer ``n``, ``p`` is a safe cut if ``n(A) + n(B) == n(A + B)``, and the pair of the last
+character of ``n(A)`` and the first of ``n(B)`` is safe. A step of ``n`` is a normalization form of Unicode or the lower
+case of each character. Places are looked at where ``x`` and ``w`` are ASCII or unified ideographs (U+4E00–9FFF). These
+are starters without decompositions, and none is composed with a character before it, so the forms have a boundary at
+``p``, and nothing after ``x`` changes it. Nor is one composed with a character after it, except ASCII letters and
+``<=>``, which are no ``w``. So the forms change neither ``x`` nor ``w``. Lower case changes only ``x``, and only to an
+ASCII letter, for which the same holds in the next step.
 """
 
 from __future__ import annotations
