@@ -252,7 +252,7 @@ def _members(matcher: Matcher, chance: random.Random) -> list[list[str]]:
 
 
 #: Changes with the tables, and with what compiling makes of a pattern.
-_FORMAT = 2
+_FORMAT = 3
 
 
 def _cache_path(sources: Sequence[str]) -> Path:

@@ -30,8 +30,8 @@ from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer
 #: Looks behind, so it cannot be compiled, and matches across every safe cut of the named patterns.
 NOT_COMPILED = r"\w+ ?\w|\s+|(?<=x)."
 
-#: Compiled patterns of one's own; the second leaves gaps.
-COMPILED = [r"\w+|\W", r"[a-z]+ ?|\p{Han}"]
+#: Custom patterns that are compiled; the second leaves gaps.
+COMPILED = [r"\p{L}+|\P{L}", r"[a-z]+ ?|\p{Han}"]
 
 # Delimiters that overlap themselves, each other and the safe cuts of patterns, and text made of their parts.
 DELIMITERS = ["\n\n", "\n", "aa", "aba", "a b", "b a", "a a", " a", "|", "||", "<|e|>", "<|e|><|x|>", "|><", "x|>", "é"]

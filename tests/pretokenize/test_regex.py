@@ -135,7 +135,7 @@ def test_a_pickled_copy_behaves_the_same(pattern: str) -> None:
     pretokenizer = load_pretokenizer(pattern)
     data = pickle.dumps(pretokenizer)
     copy = pickle.loads(data)
-    assert len(data) < 200  # the source, not the compiled tables
+    assert len(data) < 200 or pretokenizer.custom  # the source
     assert (copy.name, copy.regex, copy.custom) == (pretokenizer.name, pretokenizer.regex, pretokenizer.custom)
     assert pickle.loads(pickle.dumps(load_pretokenizer(pattern, "drop"))).unmatched == "drop"
     assert copy.pretokens("It's 12 o'clock\n") == pretokenizer.pretokens("It's 12 o'clock\n")
