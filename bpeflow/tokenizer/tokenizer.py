@@ -474,8 +474,8 @@ class Tokenizer:
             allowed_special: as for `encode`.
             disallowed_special: as for `encode`.
             dtype: uint16 or uint32; by default `dtype` of the tokenizer.
-            num_threads: by default one per core. A text with a custom pattern cannot be cut and is encoded in one
-                thread.
+            num_threads: by default one per core. A text with a pattern that cannot be compiled cannot be cut and is
+                encoded in one thread.
 
         Raises:
             ConfigError: `dtype` is too small or neither of the two, or `num_threads` is less than 1.
@@ -548,7 +548,7 @@ class Tokenizer:
 
         The ids are those of the joined pieces, however the text was cut. The stream reads about 8,000 characters ahead
         and holds less than 1 MB besides the current piece. It holds more only where the text cannot be cut: in a longer
-        word, or, with a custom pattern, in a longer stretch between two special tokens.
+        word, or, with a pattern that cannot be compiled, in a longer stretch between two special tokens.
 
         Invalid arguments raise at once, as for `encode`. Errors in the text raise when the stream reaches them.
         """
