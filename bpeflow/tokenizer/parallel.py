@@ -18,7 +18,7 @@ from bpeflow.flow import map_in_threads
 from bpeflow.pretokenize.cutter import Cutter, load_cutter
 from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.pretokenize.regex import Pretokenizer
-from bpeflow.tokenizer.encoder import Encoder, invalid_utf8_error
+from bpeflow.tokenizer.encoder import Encoder, invalid_utf8_error, text_error
 from bpeflow.tokenizer.special_tokens import SpecialTokens
 from bpeflow.tokenizer.validate import for_each
 
@@ -61,10 +61,10 @@ def encode_text(
             size += len(part)
         ids.resize(size, refcheck=False)
         return ids
-    except UnmatchedTextError:
-        raise
+    except UnmatchedTextError as error:
+        raise text_error(error, bytes(text), specials, pretokenizer) from None  # with the position in the whole text
     except InvalidTextError:
-        raise invalid_utf8_error(text) from None  # with the position in the whole text
+        raise invalid_utf8_error(text) from None
 
 
 def encode_texts(
