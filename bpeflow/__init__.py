@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from bpeflow.look.explanation import Explainer as Explainer
     from bpeflow.look.explanation import Explanation
     from bpeflow.progress import Observer
+    from bpeflow.tokenizer.padding import Padding
     from bpeflow.tokenizer.streaming import StreamDecoder
     from bpeflow.tokenizer.tokenizer import Tokenizer
     from bpeflow.training.learn import LearnedMerges, learn_merges
@@ -39,6 +40,7 @@ __all__ = [
     "Explanation",
     "LearnedMerges",
     "Observer",
+    "Padding",
     "PretokenCounts",
     "StreamDecoder",
     "Tokenizer",
@@ -66,6 +68,7 @@ _MODULES = {
     "Explanation": "bpeflow.look.explanation",
     "LearnedMerges": "bpeflow.training.learn",
     "Observer": "bpeflow.progress",
+    "Padding": "bpeflow.tokenizer.padding",
     "PretokenCounts": "bpeflow.counting.counts",
     "StreamDecoder": "bpeflow.tokenizer.streaming",
     "Tokenizer": "bpeflow.tokenizer.tokenizer",

@@ -21,6 +21,9 @@ Merge = tuple[bytes, bytes]
 #: The usual names of the special token that ends a text, in order of precedence.
 END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>")
 
+#: The special tokens that fill rows of a matrix, if no other is given, by priority.
+PADDING = ("<|pad|>", "<pad>", "[PAD]")
+
 #: Number of special tokens that `repr` of a `Vocab` lists by name.
 _SPECIAL_TOKENS_IN_REPR = 5
 

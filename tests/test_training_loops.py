@@ -6,6 +6,7 @@ import re
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -83,10 +84,14 @@ def test_the_recipe_trains(
     assert last < first / 2
 
 
+def blocks_of_the_page() -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/training_loops.md").read_text("utf-8"), re.M | re.S)
+
+
 def test_the_python_of_the_page_runs(
     recipe: ModuleType, tokenizer: bpeflow.Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    [script] = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/training_loops.md").read_text("utf-8"), re.M | re.S)
+    script, *_ = blocks_of_the_page()
     monkeypatch.chdir(tmp_path)
     tokenizer.encode_documents(["the cats "] * 200, "train.bin", index=True)
     try:
@@ -95,3 +100,27 @@ def test_the_python_of_the_page_runs(
         script = script.replace("inputs, targets = get_batch(train, batch_size=12)", "train.draw(12)")
     exec(script, {})
     assert np.searchsorted(bpeflow.load_document_offsets("train.bin"), 15, "right") - 1 > 0
+
+
+def test_the_recipes_for_batches_work(
+    tokenizer: bpeflow.Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, arrays, for_torch, for_datasets, for_ray = blocks_of_the_page()
+    monkeypatch.chdir(tmp_path)
+    tokenizer.save("runs/owt")
+    names: dict[str, Any] = {}
+    exec(arrays, names)
+    texts = ["the cats", "the 7 cats sat"]
+    assert names["matrix"].shape == (2, 16)
+    assert names["matrix"][1, : names["lengths"][1]].tolist() == tokenizer.encode(texts[1])
+    exec(for_datasets, names)
+    assert [row.tolist() for row in names["tokenize"]({"text": texts})["input_ids"]] == tokenizer.encode_batch(texts)
+    exec(for_ray, names)
+    block = names["tokenize_block"]({"text": np.array(texts, object)})  # as Ray gives columns
+    assert (block["input_ids"].shape, block["length"].tolist()) == (
+        (2, 1024),
+        [*map(len, tokenizer.encode_batch(texts))],
+    )
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    exec(for_torch, names)
+    assert torch.equal(names["attention_mask"].sum(1), torch.from_numpy(names["lengths"]))

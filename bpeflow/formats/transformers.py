@@ -20,6 +20,7 @@ from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import huggingface
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, TransformersOptions
 from bpeflow.formats.untrusted import read_text
+from bpeflow.vocab import PADDING
 
 CONFIG_FILE = "tokenizer_config.json"
 SPECIAL_TOKENS_FILE = "special_tokens_map.json"
@@ -32,7 +33,7 @@ CHAT_TEMPLATE_FILE = "chat_template.jinja"
 DEFAULT_TOKENS = {
     "eos": ("<|endoftext|>", "<|end_of_text|>", "</s>"),
     "bos": ("<|begin_of_text|>", "<s>"),
-    "pad": ("<|pad|>", "<pad>", "[PAD]"),
+    "pad": PADDING,
 }
 
 #: `model_max_length` of a tokenizer without limit, in all versions.

@@ -7,8 +7,8 @@ import weakref
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from ctypes import PYFUNCTYPE, byref, c_int32, c_uint64, c_void_p
-from functools import cache
+from ctypes import CFUNCTYPE, PYFUNCTYPE, byref, c_int32, c_uint64, c_void_p
+from functools import cache, partial
 from itertools import accumulate
 from typing import Any
 
@@ -131,14 +131,10 @@ class NativeEncoder:
     ) -> NDArray[np.unsignedinteger[Any]]:
         session = self._take_session()
         try:
-            reuse = len(text) <= _REUSED_ROOM
-            ids = session.room(len(text), dtype) if reuse else np.empty(len(text), dtype)
-            written = self._encode(session, text, specials, ids)
-            if reuse:
-                ids = ids[:written].copy()
-            else:
-                ids.resize(written, refcheck=False)
-            return ids
+            ids = session.room(len(text), dtype)
+            if not isinstance(text, bytes) or len(text) > _REUSED_ROOM:
+                return session.take(ids, self._encode(session, text, specials, ids))
+            return session.take(ids, self._encode_prepared(session, session.to_room, text, specials))
         finally:
             self._idle.append(session)
 
@@ -196,9 +192,14 @@ class NativeEncoder:
 
     def _encode_short(self, session: Session, text: bytes, specials: SpecialTokens) -> int:
         """Encode a text of up to `SHORT_TEXT` bytes. Return the number of its ids, which `session.ids` begins with."""
+        return self._encode_prepared(session, session.to_ids, text, specials)
+
+    def _encode_prepared(
+        self, session: Session, encode: Callable[[bytes, int], int], text: bytes, specials: SpecialTokens
+    ) -> int:
         if specials is not session.specials:
             session.set_specials(specials, self._native_specials(specials))
-        count = session.encode_prepared(session.prepared, text, len(text))
+        count = encode(text, len(text))
         if count < 0:
             _raise(-count, self._library.bpeflow_encode_prepared, text)
         return count
@@ -223,21 +224,19 @@ class NativeEncoder:
     ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
         """Encode texts, or pre-tokens without a pattern. Return all ids, and the end of those of each."""
         text = b"".join(pieces)
-        ids = np.empty(len(text), dtype)
         ends = np.fromiter(accumulate(map(len, pieces)), np.int64, len(pieces))
         id_ends = np.empty(len(pieces), np.int64)
         session = self._take_session()
         try:
+            ids = session.room(len(text), dtype)
             encoding = session.encoding(pattern, self._native_specials(specials), ids)
             function = self._library.bpeflow_encoder_encode
             status = function(session.handle, byref(encoding), text, ends.ctypes.data, len(pieces), id_ends.ctypes.data)
+            if status:
+                _raise(status, function, text)
+            return session.take(ids, encoding.written), id_ends
         finally:
             self._idle.append(session)
-        if status:
-            _raise(status, function, text)
-        # The array was allocated for one id per byte of text. The rest was never written to, so it has not used memory.
-        ids.resize(encoding.written, refcheck=False)
-        return ids, id_ends
 
     def _explained(
         self, error: UnmatchedTextError, texts: Sequence[bytes], specials: SpecialTokens
@@ -328,24 +327,44 @@ class Session:
         # Everything that can be prepared is, as encoding a short text takes less than a microsecond.
         self.ids = array("I", bytes(4 * SHORT_TEXT))
         address, length = self.ids.buffer_info()
-        self._short = Prepared(self.handle, Encoding(pattern, 4, None, address, length, 0))
-        self.prepared = byref(self._short)
-        self.encode_prepared = _encode_prepared()
-        self._room = np.empty(0, np.uint8)
-        self.specials: SpecialTokens | None = NO_SPECIAL_TOKENS  # of short texts; None while they change
+        self._prepared = tuple(
+            Prepared(self.handle, encoding)
+            for encoding in (Encoding(pattern, 4, None, address, length, 0), Encoding(pattern, 4, None, None, 0, 0))
+        )
+        short, long = _encode_prepared()
+        self.to_ids = partial(short, byref(self._prepared[0]))
+        self.to_room = partial(long, byref(self._prepared[1]))
+        self._room: NDArray[np.unsignedinteger[Any]] = np.empty(0, np.uint16)
+        self.specials: SpecialTokens | None = NO_SPECIAL_TOKENS  # of prepared calls; None while they change
         self._native_specials: Handle | None = None
         self._in_use: Handle | None = None
 
     def room(self, length: int, dtype: np.dtype[Any]) -> NDArray[np.unsignedinteger[Any]]:
-        """Return memory for ids, which is valid during one call."""
-        if self._room.nbytes < length * dtype.itemsize:
-            self._room = np.empty(length * dtype.itemsize, np.uint8)
-        return self._room[: length * dtype.itemsize].view(dtype)
+        """Return memory for the ids of a text of `length` bytes. It is valid during one call; `take` takes the ids.
+
+        Up to `_REUSED_ROOM` the session keeps it, and `to_room` writes to it.
+        """
+        if length > _REUSED_ROOM:
+            return np.empty(length, dtype)
+        if len(self._room) < length or self._room.dtype != dtype:
+            self._room = np.empty(min(_REUSED_ROOM, max(SHORT_TEXT, 2 * length)), dtype)
+            encoding = self._prepared[1].encoding
+            encoding.id_size, encoding.ids, encoding.capacity = dtype.itemsize, self._room.ctypes.data, len(self._room)
+        return self._room
+
+    def take(self, room: NDArray[np.unsignedinteger[Any]], written: int) -> NDArray[np.unsignedinteger[Any]]:
+        """Return the ids that were written to a room, in an array that the caller owns."""
+        if room is self._room:
+            ids: NDArray[np.unsignedinteger[Any]] = room[:written].copy()
+            return ids
+        room.resize(written, refcheck=False)  # the rest was never written to, so it has not used memory
+        return room
 
     def set_specials(self, specials: SpecialTokens, native: Handle | None) -> None:
-        """Choose the special tokens of short texts."""
+        """Choose the special tokens of prepared calls."""
         self.specials = None
-        self._short.encoding.specials = native
+        for prepared in self._prepared:
+            prepared.encoding.specials = native
         self._native_specials = native
         self.specials = specials
 
@@ -363,14 +382,14 @@ class Session:
 
 
 @cache
-def _encode_prepared() -> Callable[..., int]:
-    """Return the function for short texts, in the form that takes the least time to call.
+def _encode_prepared() -> tuple[Callable[..., int], Callable[..., int]]:
+    """Return the function for prepared calls, in two forms that take little time to call: for short texts and others.
 
-    It keeps the interpreter lock, as getting the lock back can take longer than encoding: with two threads, 3.0 instead
-    of 1.2 µs for 20 characters. It has no argument types, as ctypes then takes half the time to pass arguments.
+    The first keeps the interpreter lock, as getting the lock back can take longer than encoding: with two threads, 3.0
+    instead of 1.2 µs for 20 characters. Neither has argument types: ctypes takes half the time to pass arguments then.
     """
     address: Any = ctypes.cast(load_library("encode").bpeflow_encode_prepared, c_void_p).value
-    return PYFUNCTYPE(c_int32)(address)
+    return PYFUNCTYPE(c_int32)(address), CFUNCTYPE(c_int32)(address)
 
 
 def _new_model(spec: TokenizerSpec) -> Handle:

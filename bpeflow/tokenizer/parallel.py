@@ -6,14 +6,14 @@ Threads pay off with the native encoder, which releases the interpreter lock.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util.machine import available_cores
-from bpeflow.errors import ConfigError, InvalidTextError, PatternTimeoutError, UnmatchedTextError
+from bpeflow.errors import ConfigError, InvalidTextError, PatternTimeoutError, SpecialTokenError, UnmatchedTextError
 from bpeflow.flow import map_in_threads
 from bpeflow.pretokenize.cutter import Cutter, load_cutter
 from bpeflow.pretokenize.patterns import Utf8
@@ -26,7 +26,18 @@ from bpeflow.tokenizer.validate import for_each
 #: starting threads weighs more. Larger: fewer texts benefit, and threads idle longer while the last part is encoded.
 PART_BYTES = 512 * 1024
 
+#: Largest size of the groups that many texts are divided into, in characters. Smaller: handing groups to threads weighs
+#: more, a tenth of the time at `PART_BYTES`. Larger: more memory, and threads idle longer at the end.
+GROUP_BYTES = 2 * 1024 * 1024
+
+#: Number of groups for each thread, as long as neither limit is reached.
+_GROUPS_PER_THREAD = 4
+
 Span = tuple[int, int]
+
+#: The ids of texts, concatenated, and the end of each text's ids in that array.
+EncodedTexts = tuple[NDArray[Any], NDArray[np.int64]]
+
 Result = TypeVar("Result")
 
 
@@ -40,27 +51,20 @@ def encode_text(
 ) -> NDArray[Any]:
     """Return the ids of a text, encoded in parts. Raises as `Tokenizer.encode_to_numpy` does.
 
-    The ids of each part are copied into one array as soon as those of all parts before it are. The array is allocated
-    for one id per byte, which costs nothing, because only pages that are written take memory.
+    The array is allocated for one id per byte. Only a normalizer makes more.
     """
 
     def encode(begin: int, end: int) -> NDArray[Any]:
         with memoryview(text) as view, view[begin:end] as part:
             return encoder.encode_to_array(part, specials, dtype)
 
-    spans = [*cut_text(text, pretokenizer, specials)]
-    parts = in_threads(spans, encode, threads)
+    if threads is not None:
+        validate_threads(threads)
+    if len(text) <= PART_BYTES:  # without the calls below, which a text of some kilobytes would notice
+        return encoder.encode_to_array(text, specials, dtype)
     try:
-        if len(spans) == 1:
-            return next(parts)
-        ids, size = np.empty(len(text), dtype), 0
-        for part in parts:
-            if size + len(part) > len(ids):  # only a normalizer makes more ids than a text has bytes
-                ids.resize(2 * (size + len(part)), refcheck=False)
-            ids[size : size + len(part)] = part
-            size += len(part)
-        ids.resize(size, refcheck=False)
-        return ids
+        parts = in_threads([*cut_text(text, pretokenizer, specials)], encode, threads)
+        return concatenate(parts, len(text), dtype)
     except UnmatchedTextError as error:
         raise text_error(error, bytes(text), specials, pretokenizer) from None  # with the position in the whole text
     except InvalidTextError:
@@ -68,21 +72,40 @@ def encode_text(
 
 
 def encode_texts(
-    encoder: Encoder, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any], threads: int | None
-) -> list[list[int]]:
-    """Return the ids of each text. Raises as `Tokenizer.encode_batch` does."""
+    encode: Callable[[Sequence[str]], EncodedTexts],
+    encode_one: Callable[[str], Any],
+    texts: Sequence[str],
+    threads: int | None,
+) -> Iterator[EncodedTexts]:
+    """Yield the ids of texts, encoded in groups, in order. Raises as `Tokenizer.encode_batch` does.
 
-    def encode(begin: int, end: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        return encoder.encode_batch(texts[begin:end], specials, dtype)
-
-    encoded: list[list[int]] = []
+    Args:
+        encode: encodes a group.
+        encode_one: encodes a single text, to find the one that raises.
+        texts: the texts.
+        threads: the number of threads.
+    """
     try:
-        for group, ends in in_threads([*group_texts(texts)], encode, threads):
-            ids, last = group.tolist(), ends.tolist()
-            encoded += map(ids.__getitem__, map(slice, [0, *last], last))
-        return encoded
-    except (PatternTimeoutError, UnmatchedTextError):
-        return for_each(lambda text: encoder.encode(text, specials), texts)  # raises it with the index
+        groups = group_texts(texts, validate_threads(threads))
+        yield from in_threads([*groups], lambda begin, end: encode(texts[begin:end]), threads)
+    except (InvalidTextError, PatternTimeoutError, SpecialTokenError):
+        for_each(encode_one, texts)  # raises it with the index
+        raise
+
+
+def concatenate(parts: Iterable[NDArray[Any]], expected: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return the ids of all parts in one array, into which each is copied when it arrives.
+
+    The array is allocated for `expected` ids, and grows if there are more. Pages without ids take no memory.
+    """
+    ids, size = np.empty(expected, dtype), 0
+    for part in parts:
+        if size + len(part) > len(ids):
+            ids.resize(2 * (size + len(part)), refcheck=False)
+        ids[size : size + len(part)] = part
+        size += len(part)
+    ids.resize(size, refcheck=False)
+    return ids
 
 
 def in_threads(spans: Sequence[Span], work: Callable[[int, int], Result], threads: int | None) -> Iterator[Result]:
@@ -132,12 +155,14 @@ def _find_cut(text: Utf8, start: int, cutter: Cutter, specials: SpecialTokens) -
     return cut
 
 
-def group_texts(texts: Sequence[bytes]) -> Iterator[Span]:
-    """Divide texts into groups of about `PART_BYTES`, in order."""
+def group_texts(texts: Sequence[str], threads: int) -> Iterator[Span]:
+    """Divide texts into groups for threads, in order."""
+    share = sum(map(len, texts)) // (_GROUPS_PER_THREAD * threads)
+    enough = max(PART_BYTES, min(share, GROUP_BYTES))
     begin = size = 0
     for index, text in enumerate(texts):
         size += len(text)
-        if size >= PART_BYTES:
+        if size >= enough:
             yield begin, index + 1
             begin, size = index + 1, 0
     if begin < len(texts):

@@ -24,7 +24,8 @@ from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, Encoder
 from bpeflow.tokenizer.native_encoder import NativeEncoder
 from bpeflow.tokenizer.offsets import Offsets, token_lengths, token_offsets
-from bpeflow.tokenizer.parallel import encode_text, encode_texts
+from bpeflow.tokenizer.padding import Padding
+from bpeflow.tokenizer.parallel import EncodedTexts, concatenate, encode_text, encode_texts
 from bpeflow.tokenizer.python_encoder import PythonEncoder
 from bpeflow.tokenizer.special_tokens import (
     NO_SPECIAL_TOKENS,
@@ -38,6 +39,7 @@ from bpeflow.tokenizer.validate import (
     Ids,
     as_utf8,
     for_each,
+    list_of_texts,
     make_vocab,
     smallest_dtype,
     to_utf8,
@@ -498,14 +500,91 @@ class Tokenizer:
     ) -> list[list[int]]:
         """Return the ids of each text, encoded in `num_threads` threads, by default one per core.
 
-        Raises as `encode` does, with the index of the text in the message.
+        `encode_batch_to_numpy` is several times as fast, as it makes no lists. Raises as `encode` does, with the index
+        of the text in the message.
         """
-        batch = for_each(to_utf8, texts)
-        specials = self._control.allowed(allowed_special)
-        disallowed = self._control.disallowed(allowed_special, disallowed_special)
-        if disallowed:
-            for_each(lambda data: check_disallowed(data, disallowed), batch)
-        return encode_texts(self._encoder, batch, specials, self._dtype, num_threads)
+        batch = list_of_texts(texts)
+        encoded: list[list[int]] = []
+        for group, ends in self._encode_texts(batch, allowed_special, disallowed_special, self._dtype, num_threads):
+            ids, last = group.tolist(), ends.tolist()
+            encoded += map(ids.__getitem__, map(slice, [0, *last], last))
+        return encoded
+
+    def encode_batch_to_numpy(
+        self,
+        texts: Iterable[str],
+        *,
+        padded: Padding | int | None = None,
+        allowed_special: SpecialChoice = "all",
+        disallowed_special: SpecialChoice = (),
+        dtype: DTypeLike | None = None,
+        num_threads: int | None = None,
+    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Return the ids of many texts in one array, encoded in several threads.
+
+        Args:
+            texts: the texts.
+            padded: return a matrix with a row for each text instead. An integer is the length of the rows, and a
+                `bpeflow.Padding` says more.
+            allowed_special: as for `encode`.
+            disallowed_special: as for `encode`.
+            dtype: uint16 or uint32; by default `dtype` of the tokenizer.
+            num_threads: by default one per core.
+
+        Returns:
+            The ids of all texts, concatenated, and offsets: the ids of text i are ``ids[offsets[i]:offsets[i + 1]]``.
+            With `padded`: a matrix of shape (texts, length), and the number of ids in each row without padding.
+
+        Raises:
+            ConfigError: `dtype` is too small or neither of the two, `num_threads` is less than 1, a text has more ids
+                than a row has room for, or `padded` is invalid.
+            InputTypeError: as for `encode`, with the index of the text in the message; also the following.
+            InvalidTextError: as for `encode`.
+            SpecialTokenError: as for `encode`, or the tokenizer has no special token to pad with.
+
+        >>> from bpeflow import Padding, Tokenizer
+        >>> tokenizer = Tokenizer.train(iter(["low low low", "lower"]), vocab_size=258)
+        >>> tokenizer.encode_batch_to_numpy(["low", "", "lower"])
+        (array([108, 257, 108, 257, 101, 114], dtype=uint16), array([0, 2, 2, 6]))
+        >>> tokenizer.encode_batch_to_numpy(["low", "lower"], padded=Padding(3, truncation="right"))
+        (array([[108, 257, 256],
+               [108, 257, 101]], dtype=uint16), array([2, 3]))
+        """
+        padding = Padding.of(padded, self.vocab, lambda: self.eot_token)  # errors before any work
+        ids_dtype = self._dtype if dtype is None else validate_dtype(dtype, self._tokens)
+        batch = list_of_texts(texts)
+        groups = self._encode_texts(batch, allowed_special, disallowed_special, ids_dtype, num_threads)
+        lengths: list[NDArray[np.int64]] = []
+
+        def arrays() -> Iterator[NDArray[Any]]:
+            for ids, ends in groups:
+                lengths.append(np.diff(ends, prepend=0))
+                yield ids
+
+        ids = concatenate(arrays(), sum(map(len, batch)), ids_dtype)
+        offsets = np.concatenate([[0], *lengths]).cumsum(dtype=np.int64)
+        return (ids, offsets) if padding is None else padding.pad(ids, offsets)
+
+    def _encode_texts(
+        self,
+        texts: Sequence[str],
+        allowed: SpecialChoice,
+        disallowed: SpecialChoice,
+        dtype: np.dtype[Any],
+        threads: int | None,
+    ) -> Iterator[EncodedTexts]:
+        specials = self._control.allowed(allowed)
+        refused = self._control.disallowed(allowed, disallowed)
+
+        def encode(group: Sequence[str]) -> EncodedTexts:
+            data = [*map(to_utf8, group)]
+            if refused:
+                for text in data:
+                    check_disallowed(text, refused)
+            return self._encoder.encode_batch(data, specials, dtype)
+
+        encode_one = partial(self.encode, allowed_special=allowed, disallowed_special=disallowed)
+        return encode_texts(encode, encode_one, texts, threads)
 
     def encode_ordinary_batch(self, texts: Iterable[str], *, num_threads: int | None = None) -> list[list[int]]:
         """Return the ids of each text, with special tokens as ordinary text. Raises as `encode_batch` does."""

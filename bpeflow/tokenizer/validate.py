@@ -195,6 +195,18 @@ def _check_entry(token_id: Any, token: Any, tokens: int) -> None:
 # ---- batches ----
 
 
+def list_of_texts(batch: Iterable[str]) -> list[str]:
+    """Return the texts of a batch as a list. Raises `InputTypeError` if it is not one, or an item is not a `str`."""
+    texts = for_each(_itself, batch)
+    if not {*map(type, texts)} <= {str}:
+        for_each(to_utf8, texts)
+    return texts
+
+
+def _itself(item: Item) -> Item:
+    return item
+
+
 def for_each(work: Callable[[Item], Result], batch: Iterable[Item]) -> list[Result]:
     """Return the result of `work` for each item of a batch.
 

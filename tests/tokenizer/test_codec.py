@@ -94,9 +94,12 @@ def test_a_text_encoded_in_threads_is_free_afterwards(tmp_path: Path, monkeypatc
 
 @pytest.mark.threads
 def test_texts_are_grouped_for_threads() -> None:
+    texts = ["ab", "cd", "", "efghi", "j"]
     with patch("bpeflow.tokenizer.parallel.PART_BYTES", 4):
-        assert list(group_texts([b"ab", b"cd", b"", b"efghi", b"j"])) == [(0, 2), (2, 4), (4, 5)]
-    assert list(group_texts([])) == []
+        assert list(group_texts(texts, 1)) == [(0, 2), (2, 4), (4, 5)]
+    with patch("bpeflow.tokenizer.parallel.PART_BYTES", 1), patch("bpeflow.tokenizer.parallel.GROUP_BYTES", 3):
+        assert list(group_texts(texts, 1)) == [(0, 1), (1, 2), (2, 4), (4, 5)]
+    assert list(group_texts([], 2)) == []
 
 
 @given(text=special_text, pattern=st.sampled_from(["gpt2", r"[a-z]+|é", r"\d{1,2}| ?[^\s\d]+"]))

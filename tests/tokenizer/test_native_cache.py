@@ -219,5 +219,5 @@ def test_special_tokens_are_held_during_a_call(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(native_encoder.Session, "encoding", encoding)
     monkeypatch.setattr(native_encoder, "address", alive)
     specials = SpecialTokens.of({"<s>": 97})
-    assert len(encoder.encode_to_array(b"ab<s>" * 1000, specials, np.dtype(np.uint32)))
+    assert len(encoder.encode_to_array(memoryview(b"ab<s>" * 1000), specials, np.dtype(np.uint32)))
     assert held

@@ -29,7 +29,8 @@ def test_ids_are_joined_in_the_order_of_the_text(ids: list[list[int]], threads: 
 
     text = b"".join(bytes([part] * 3) for part in range(len(ids)))
     spans = [(begin, begin + 3) for begin in range(0, len(text), 3)]
-    with patch("bpeflow.tokenizer.parallel.cut_text", return_value=spans):
+    parallel = "bpeflow.tokenizer.parallel"
+    with patch(f"{parallel}.cut_text", return_value=spans), patch(f"{parallel}.PART_BYTES", 0):
         joined = encode_text(Parts(), text, NO_SPECIAL_TOKENS, load_pretokenizer("gpt2"), UINT16, threads)  # type: ignore[arg-type]
     assert joined.tolist() == [token_id for part in ids for token_id in part]
     assert joined.dtype == UINT16

@@ -1,0 +1,96 @@
+"""`Padding`: the ids of many texts as a matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bpeflow._util.text import short_repr
+from bpeflow.errors import ConfigError, InputTypeError
+from bpeflow.vocab import PADDING, Vocab
+
+Side = Literal["left", "right"]
+
+
+@dataclass(frozen=True)
+class Padding:
+    """How the ids of texts become the rows of a matrix, for `bpeflow.Tokenizer.encode_batch_to_numpy`.
+
+    Attributes:
+        length: number of ids in a row; by default that of the longest text.
+        pad_id: the id that fills a row. By default the special token ``<|pad|>``, ``<pad>`` or ``[PAD]``, or else the
+            tokenizer's `eot_token`. The lengths that come with the matrix tell padding from text.
+        side: the side of a row that is filled: ``"right"``, or ``"left"`` as for generating text.
+        truncation: the side on which ids of longer texts are cut off: ``"right"`` or ``"left"``. Without it, a text
+            that is too long is an error.
+
+    >>> import bpeflow
+    >>> tokenizer = bpeflow.Tokenizer({byte: bytes([byte]) for byte in range(256)}, [], ["<|pad|>"])
+    >>> matrix, lengths = tokenizer.encode_batch_to_numpy(["a", "abc"], padded=bpeflow.Padding(side="left"))
+    >>> matrix
+    array([[256, 256,  97],
+           [ 97,  98,  99]], dtype=uint16)
+    >>> lengths
+    array([1, 3])
+    """
+
+    length: int | None = None
+    pad_id: int | None = None
+    side: Side = "right"
+    truncation: Side | None = None
+
+    def __post_init__(self) -> None:
+        if self.length is not None and (type(self.length) is not int or self.length < 1):
+            raise ConfigError(f"padding length is {short_repr(self.length)}; need an integer of at least 1, or None")
+        sides = get_args(Side)
+        if self.side not in sides:
+            raise ConfigError(f"padding side is {short_repr(self.side)}; need {' or '.join(sides)}")
+        if self.truncation not in (None, *sides):
+            raise ConfigError(f"truncation is {short_repr(self.truncation)}; need {' or '.join(sides)}, or None")
+
+    @classmethod
+    def of(cls, padded: Padding | int | None, vocab: Vocab, end_token: Callable[[], int]) -> Padding | None:
+        """Return the padding that an argument asks for, with an id of the vocabulary, if need be the end token.
+
+        Raises:
+            ConfigError: the argument is invalid, or the id is not one of the vocabulary.
+            InputTypeError: the argument has a wrong type.
+            SpecialTokenError: there is no special token to pad with.
+        """
+        if padded is None:
+            return None
+        if isinstance(padded, bool) or not isinstance(padded, (int, Padding)):
+            raise InputTypeError(f"padded is {short_repr(padded)}; it must be a length or a bpeflow.Padding")
+        padding = cls(padded) if isinstance(padded, int) else padded
+        if padding.pad_id is None:
+            specials = vocab.special_tokens
+            name = next((name for name in PADDING if name in specials), None)
+            return replace(padding, pad_id=end_token() if name is None else specials[name])
+        if type(padding.pad_id) is not int or not 0 <= padding.pad_id < len(vocab):
+            raise ConfigError(f"pad_id is {short_repr(padding.pad_id)}; need an id from 0 to {len(vocab) - 1}")
+        return padding
+
+    def pad(self, ids: NDArray[Any], offsets: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Return the matrix of the ids ``ids[offsets[i]:offsets[i + 1]]`` of each text i, and the lengths of the texts.
+
+        Raises:
+            ConfigError: a text is too long, and there is no truncation.
+        """
+        lengths = np.diff(offsets)
+        width = int(lengths.max(initial=0)) if self.length is None else self.length
+        starts, kept = offsets[:-1], np.minimum(lengths, width)
+        if (longer := np.flatnonzero(lengths > width)).size and self.truncation is None:
+            raise ConfigError(
+                f"at index {longer[0]} of the batch: the text has {lengths[longer[0]]:,} ids, and the length is "
+                f"{width:,}; cut such texts with Padding({width}, truncation='right'), or choose a greater length"
+            )
+        if self.truncation == "left":
+            starts = starts + lengths - kept
+        matrix = np.full((len(lengths), width), self.pad_id, ids.dtype)
+        for row, start, count in zip(matrix, starts.tolist(), kept.tolist(), strict=True):
+            row[slice(count) if self.side == "right" else slice(width - count, width)] = ids[start : start + count]
+        return matrix, kept
