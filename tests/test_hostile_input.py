@@ -84,7 +84,7 @@ def test_a_decompression_bomb_of_text_is_counted_in_bounded_memory(tmp_path: Pat
 def test_a_decompression_bomb_that_cannot_be_divided_is_an_error(tmp_path: Path, write: Any) -> None:
     path = write(tmp_path / "bomb", [b"0" * 1_000_000] * 350)  # 350 MB
     assert "bomb (decompressed): " in (error := count(path)) and "cannot be divided" in error
-    assert "memory_limit leaves no room" in error
+    assert "A memory_limit for training" in error
 
 
 @pytest.mark.parametrize("pattern", ["gpt2", r"\S+|\s+"])
@@ -100,6 +100,38 @@ def test_a_json_line_of_300_mb_is_an_error(tmp_path: Path) -> None:
     path = write_gzip(tmp_path / "line.jsonl.gz", blocks)
     assert "line 2 has more than 67.1 MB" in (error := count(path))
     assert "memory_limit" in error
+
+
+#: A script that trains, or encodes with the tokenizer of an earlier run, and prints its peak memory in MB.
+WORK = """
+import resource, sys
+from pathlib import Path
+import bpeflow
+path, folder = Path(sys.argv[1]), sys.argv[2]
+if not Path(folder).exists():
+    bpeflow.train({"input": path, "vocab_size": 300, "out_dir": folder})
+elif path.exists():
+    bpeflow.Tokenizer.from_file(folder).encode_file(path, path.with_suffix(".bin"), overwrite=True)
+else:
+    bpeflow.Tokenizer.from_file(folder).encode_to_numpy("a" * 100_000_000)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+def test_a_word_of_megabytes_is_trained_on_and_encoded_in_bounded_memory_or_refused(tmp_path: Path) -> None:
+    def work(path: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-c", WORK, path, folder], capture_output=True, text=True, timeout=200)
+
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"a" * 50_000_000)
+    for _ in ("train", "encode"):
+        assert int(work(path, tmp_path / "run").stdout) < 1000
+    with path.open("ab") as file:
+        file.write(b"a" * 50_000_000)
+    for folder in (tmp_path / "refused", tmp_path / "run"):
+        assert "a.txt: more than 67.1 MB from byte " in work(path, folder).stderr
+    path.unlink()
+    assert int(work(path, tmp_path / "run").stdout) < 1000
 
 
 def test_hundreds_of_thousands_of_empty_documents_are_counted(tmp_path: Path) -> None:

@@ -242,7 +242,8 @@ class CountSettings(CorpusSettings, TokenSettings):
         None,
         "memory for counts, over all processes; the rest is spilled to scratch_dir",
         "The result is the same with any limit, at least 16mb. The processes themselves (about 30 MB each) and the "
-        "final counts (16 bytes and the pre-token's own for each distinct one) come on top.",
+        "final counts (16 bytes and the pre-token's own for each distinct one) come on top. Text that cannot be "
+        "divided, such as an endless word, may take a sixteenth of it, or 64 MB.",
         unset="half of what is available",
         example="4gb",
     )
@@ -283,7 +284,12 @@ class MergeSettings(TokenSettings):
     )
     min_frequency: int = _learning(1, "pairs that occur less often are not merged", example=2, ge=1, lt=2**63)
     max_token_length: int | None = _learning(
-        None, "longest token that may be made, in bytes", unset="no limit", example=64, ge=1, lt=2**63
+        16384,
+        "longest token that may be made, in bytes; null for no limit",
+        "Without a limit, a damaged file of a single repeated letter yields tokens of megabytes.",
+        example=64,
+        ge=1,
+        lt=2**63,
     )
     thin_rare: Annotated[ThinRare | None, BeforeValidator(as_thin_rare)] = _learning(
         None,

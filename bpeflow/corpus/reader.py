@@ -6,7 +6,6 @@ their bytes. In a pipeline with several processes, one stage plans and other one
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,8 +18,9 @@ from bpeflow.corpus.sources import CorpusEntry
 from bpeflow.corpus.split import cut_text, plan_chunks
 from bpeflow.corpus.text_rules import TextRules
 
-#: Lower bound for the limit on text that cannot be divided. Larger: longer lines and documents are accepted even under
-#: a small memory limit; smaller: such a limit is kept more closely.
+#: The limit on text that cannot be divided, in bytes, unless a memory limit admits more. Learning takes about 12 bytes
+#: for each of a word, and encoding up to 10. Larger: longer lines and documents are accepted. Smaller: less memory for
+#: damaged input.
 LONGEST_TEXT = 1 << 26
 
 
@@ -31,14 +31,13 @@ class CorpusReader:
     Attributes:
         rules: how text becomes documents, and where they may be cut.
         chunk_size: bytes of text in a chunk, approximately.
-        longest: upper bound on the bytes of text or of a line that cannot be divided. More are an error. By default
-            this is `LONGEST_TEXT` in streams, and plain files have no limit.
+        longest: upper bound on the bytes of text or of a line that cannot be divided. More are an error.
         look: looks at entries that can be read only once.
     """
 
     rules: TextRules
     chunk_size: int
-    longest: int | None = None
+    longest: int = LONGEST_TEXT
     look: FirstLook | None = None
 
     def read(self, entries: Iterable[CorpusEntry]) -> Iterator[Chunk]:
@@ -73,12 +72,8 @@ class CorpusReader:
             else:
                 yield from self.read([item])
 
-    @property
-    def _longest_in_stream(self) -> int:
-        return self.longest or LONGEST_TEXT
-
     def _planned(self, file: InputFile) -> Iterator[Chunk]:
-        return plan_chunks(file, self.chunk_size, self.rules, self.longest or sys.maxsize)
+        return plan_chunks(file, self.chunk_size, self.rules, self.longest)
 
     def _streamed(self, entry: CorpusEntry) -> Iterator[StreamChunk]:
         if isinstance(entry, SampledFiles):
@@ -96,9 +91,9 @@ class CorpusReader:
             return
         with self._open(file) as blocks:
             if file.format == "jsonl":
-                yield from records().cut_lines(blocks, self.chunk_size, self._longest_in_stream, file.source)
+                yield from records().cut_lines(blocks, self.chunk_size, self.longest, file.source)
             else:
-                yield from cut_text(blocks, self.chunk_size, self.rules, self._longest_in_stream, file.source)
+                yield from cut_text(blocks, self.chunk_size, self.rules, self.longest, file.source)
 
     @contextmanager
     def _open(self, file: InputFile) -> Iterator[Blocks]:
@@ -135,11 +130,11 @@ class CorpusReader:
             return
         with self._open(file) as blocks:
             if file.format == "jsonl":
-                for lines in records().cut_lines(blocks, self.chunk_size, self._longest_in_stream, file.source):
+                for lines in records().cut_lines(blocks, self.chunk_size, self.longest, file.source):
                     yield from (text for _, text in records().parse_lines(lines, self.rules))
                 return
             whole = replace(self.rules, invalid_utf8="skip")  # under which no document is cut
-            for chunk in cut_text(blocks, self.chunk_size, whole, self._longest_in_stream):
+            for chunk in cut_text(blocks, self.chunk_size, whole, self.longest):
                 data = bytes(chunk.data)
                 for document in self.rules.delimiters.documents(data):
                     start, end = document.pieces[0][0], document.pieces[-1][1]

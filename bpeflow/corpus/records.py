@@ -212,8 +212,8 @@ def cut_lines(blocks: Blocks, chunk_size: int, longest: int, source: int = 0) ->
             offset, reported, data, searched = offset + end, blocks.bytes_read, rest, 0
         elif len(data) > max(longest, chunk_size):
             raise CorpusError(
-                f"{blocks.name}: line {line:,} has more than {format_size(longest)}, and memory_limit leaves no room "
-                "for more; raise memory_limit, or remove the line"
+                f"{blocks.name}: line {line:,} has more than {format_size(longest)}; remove it, or look for "
+                "damage. A memory_limit for training of 16 times its length admits such a line"
             )
         else:
             searched = len(data)

@@ -111,12 +111,12 @@ def _boundaries(file: InputFile, rules: TextRules, longest: int) -> Iterator[Bou
         raise CorpusError(f"cannot read {file.name}: {error.strerror}") from error
 
 
-def cannot_divide(name: str, start: int, length: int) -> CorpusError:
+def cannot_divide(name: str, start: int, longest: int) -> CorpusError:
     """Return the error for text that has neither a separator nor a safe cut and is too long to hold in memory."""
     return CorpusError(
-        f"{name}: {format_size(length)} from byte {start:,} on cannot be divided at a document separator or by the "
-        "pattern, and memory_limit leaves no room for more; raise memory_limit, or check that separator is the text "
-        "between your documents"
+        f"{name}: more than {format_size(longest)} from byte {start:,} on cannot be divided at a document separator or "
+        "by the pattern; check that separator is the text between your documents, and look for damage, such as an "
+        "endless word. A memory_limit for training of 16 times its length admits such a text"
     )
 
 
@@ -174,8 +174,8 @@ class BoundaryFinder:
             if start >= ready:
                 return ready
             if start - target > self._longest:
-                raise cannot_divide(self._name, target, start - target)
-            stop = min(start + reach, ready)
+                raise cannot_divide(self._name, target, self._longest)
+            stop = min(start + reach, ready, target + self._longest + 1)
             free = self._next_free(max(start - self._separator_bytes, 0))
             boundary = self._separator_end(free, stop)
             if boundary is None:

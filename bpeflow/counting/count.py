@@ -265,7 +265,7 @@ class CorpusCounter:
             size, build = cluster.segment_size(self.total_bytes, size), cluster.in_tasks(build)
         elif self.total_bytes <= size and not has_segments(folder):
             return None
-        boundary = partial(find_boundary, rules=self.rules, longest=build.memory.longest_text)
+        boundary = partial(find_boundary, rules=self.rules, longest=build.longest_text)
         return SegmentFolder(folder, SegmentPlan(self.corpus.entries, size, boundary), self.fingerprint)
 
     def _builder(self, executor: Executor, look: FirstLook) -> PipelineBuilder:

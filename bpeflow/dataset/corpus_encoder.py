@@ -22,6 +22,7 @@ from bpeflow.corpus.open_chunk import ChunkBuffer, OpenChunk, open_chunk
 from bpeflow.corpus.reader import CorpusReader
 from bpeflow.corpus.sources import Corpus, CorpusEntry
 from bpeflow.corpus.text_rules import TextRules
+from bpeflow.counting.budget import longest_text
 from bpeflow.dataset.token_file import Ids
 from bpeflow.dataset.token_writer import NO_ENDS, TokenSetWriter
 from bpeflow.errors import InvalidTextError, PatternTimeoutError, UnmatchedTextError
@@ -231,7 +232,7 @@ class CorpusEncoder:
         use_threads = releases_lock or self.num_threads == 1 or small
         chunk_size = self.chunk_size or CHUNK_SIZE["threads" if releases_lock else "processes"]
         workers = self.num_threads if releases_lock or not use_threads else 1
-        reader = CorpusReader(self.encoder.rules, chunk_size, look=self.look)
+        reader = CorpusReader(self.encoder.rules, chunk_size, longest_text(self.encoder.rules), self.look)
         pipeline = Pipeline(
             flow.Source("chunk reader", partial(_numbered_chunks, reader, self.corpus.entries)),
             [

@@ -23,6 +23,7 @@ from bpeflow.corpus.open_chunk import ChunkBuffer, open_chunk
 from bpeflow.corpus.reader import CorpusReader
 from bpeflow.corpus.sources import DOCUMENTS, split_off_documents
 from bpeflow.corpus.text_rules import TextRules
+from bpeflow.counting.budget import longest_text
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.dataset.corpus_encoder import ChunkEncoder
@@ -272,7 +273,7 @@ def _read_text(counter: CorpusCounter, observer: Observer) -> tuple[CorpusText, 
     beginning = []
     in_word = False  # whether the text so far ends in a word, which may continue in the next chunk
     buffer = ChunkBuffer()
-    for chunk in CorpusReader(counter.rules, _CHUNK_SIZE).read(counter.corpus.entries):
+    for chunk in CorpusReader(counter.rules, _CHUNK_SIZE, longest_text(counter.rules)).read(counter.corpus.entries):
         opened = open_chunk(chunk, counter.rules, buffer)
         skipped += opened.left_out.skipped_documents + opened.left_out.bad_records
         for document, pieces in opened.documents():

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -46,7 +47,9 @@ class Merging {
 
     // Release the memory that a very long pre-token took.
     void trim() {
-        if (parts_.capacity() * sizeof(Part) + ids_.capacity() * sizeof(std::uint32_t) <= kept_memory) return;
+        if (room_ * (sizeof(Start) + sizeof(Part)) + ids_.capacity() * sizeof(std::uint32_t) <= kept_memory) return;
+        starts_.reset();
+        room_ = 0;
         parts_ = {};
         heap_ = {};
         ids_ = {};
@@ -107,21 +110,29 @@ class Merging {
         for (std::size_t i = 0; i < length; i = next[i]) ids_.push_back(ids[i]);
     }
 
-    // A token of the current piece, in a list linked by indices. A merge stores the new token in its left part and
-    // unlinks the right one.
-    struct Part {
-        Merge merge; // of the pair with the next part; NO_MERGE also in an unlinked part
-        std::uint32_t id, previous, next;
+    // A token of a long piece during the passes over it: its id, and the rank of its pair with the next token.
+    struct Start {
+        std::uint32_t rank, id; // `no_merge` if the pair does not merge
     };
+
+    // A token after them, in a list linked by indices. A merge stores the new token in its left part and unlinks the
+    // right one.
+    struct Part {
+        std::uint32_t rank, id, previous, next; // `no_merge` also in an unlinked part
+    };
+
+    static constexpr std::uint32_t no_merge = UINT32_MAX;
+
+    static std::uint32_t rank_of(Merge merge) { return static_cast<std::uint32_t>(merge >> 32); }
 
     // A heap entry has the rank in its upper half and the index in its lower half, so the smallest entry is the
     // leftmost pair of the lowest rank. An entry is stale if the pair at its index now has another rank. The same rank
     // at the same index is the same pair, so duplicate entries do no harm.
-    static std::uint64_t entry(Merge merge, std::uint32_t at) { return merge >> 32 << 32 | at; }
+    static std::uint64_t entry(std::uint32_t rank, std::uint32_t at) { return std::uint64_t{rank} << 32 | at; }
 
     void merge_many(const std::uint8_t *bytes, std::size_t length) {
         if (length >= end_of_list) throw Failure{BPEFLOW_TOO_LARGE};
-        begin(bytes, static_cast<std::uint32_t>(length));
+        begin(bytes, length);
         while (pairs_.ordered() && merge_pass()) {
         }
         fill_heap();
@@ -130,51 +141,69 @@ class Merging {
             const std::uint64_t least = heap_.back();
             heap_.pop_back();
             const auto at = static_cast<std::uint32_t>(least);
-            if (entry(parts_[at].merge, at) == least) merge_at(at);
+            if (entry(parts_[at].rank, at) == least) merge_at(at);
         }
         for (std::uint32_t at = 0; at != end_of_list; at = parts_[at].next) ids_.push_back(parts_[at].id);
     }
 
-    void begin(const std::uint8_t *bytes, std::uint32_t length) {
-        parts_.clear();
-        for (std::uint32_t i = 0; i < length; i++) {
-            const Merge merge = i + 1 == length ? NO_MERGE : pairs_.find_bytes(bytes[i], bytes[i + 1]);
-            parts_.push_back({merge, pairs_.byte_id(bytes[i]), 0, 0});
+    // Make the first pass, from bytes to tokens: a run of a letter then takes half of the memory. Memory that is
+    // allocated and not written to takes none.
+    void begin(const std::uint8_t *bytes, std::size_t length) {
+        if (room_ < length) {
+            starts_.reset(new Start[length]);
+            room_ = length;
         }
-    }
-
-    // Apply the merge of the lowest rank wherever it applies, from left to right, before the parts are linked. Return
-    // whether there were many such places. Pairs that this makes have a higher rank, as the merges are ordered.
-    bool merge_pass() {
         Merge least = NO_MERGE;
-        for (const Part &part : parts_) least = std::min(least, part.merge);
-        if (least == NO_MERGE) return false;
-        std::size_t kept = 0, made = parts_.size();
-        for (std::size_t i = 0; i < parts_.size(); i++, kept++) {
-            const bool merges = parts_[i].merge == least;
-            if (merges) parts_[++i].id = made_by(least);
-            if (kept > 0 && (merges || made == kept - 1)) {
-                Part &left = parts_[kept - 1];
-                left.merge = left.id == parts_[i].id && kept > 1 && parts_[kept - 2].id == left.id
-                                 ? parts_[kept - 2].merge // in a run
-                                 : pairs_.find(left.id, parts_[i].id);
-            }
-            if (merges) made = kept;
-            parts_[kept] = parts_[i];
+        for (std::size_t i = 0; i + 1 < length && pairs_.ordered(); i++)
+            least = std::min(least, pairs_.find_bytes(bytes[i], bytes[i + 1]));
+        size_ = made_ = 0;
+        for (std::size_t i = 0; i < length; i++) {
+            const Merge merge = i + 1 == length ? NO_MERGE : pairs_.find_bytes(bytes[i], bytes[i + 1]);
+            const bool merges = merge != NO_MERGE && merge == least;
+            place({rank_of(merge), merges ? made_by(merge) : pairs_.byte_id(bytes[i])}, merges);
+            i += merges;
         }
-        const std::size_t merged = parts_.size() - kept;
-        parts_.resize(kept);
-        return merged * 16 >= kept;
+        if (size_ > 0) starts_[size_ - 1].rank = no_merge;
     }
 
-    // Link the parts, and enter their pairs.
+    // Apply the merge of the lowest rank wherever it applies, from left to right. Return whether there were many such
+    // places. Pairs that this makes have a higher rank, as the merges are ordered.
+    bool merge_pass() {
+        const Start *const first = std::min_element(
+            starts_.get(), starts_.get() + size_, [](const Start &a, const Start &b) { return a.rank < b.rank; });
+        const std::uint32_t least = first->rank;
+        if (least == no_merge) return false;
+        const std::uint32_t made = made_by(pairs_.find(first[0].id, first[1].id));
+        const std::size_t size = std::exchange(size_, 0);
+        made_ = 0;
+        for (std::size_t i = 0; i < size; i++) {
+            const bool merges = starts_[i].rank == least;
+            i += merges;
+            place({starts_[i].rank, merges ? made : starts_[i].id}, merges);
+        }
+        return (size - size_) * 16 >= size_;
+    }
+
+    // Append a token in a pass. If it or the one before was made in this pass, look up the pair of the two.
+    void place(Start start, bool made) {
+        if (size_ > 0 && (made || made_ == size_)) {
+            Start &left = starts_[size_ - 1];
+            const bool in_run = left.id == start.id && size_ > 1 && starts_[size_ - 2].id == left.id;
+            left.rank = in_run ? starts_[size_ - 2].rank : rank_of(pairs_.find(left.id, start.id));
+        }
+        starts_[size_++] = start;
+        if (made) made_ = size_;
+    }
+
+    // Link the tokens, and enter their pairs.
     void fill_heap() {
         heap_.clear();
-        const auto size = static_cast<std::uint32_t>(parts_.size());
+        parts_.clear();
+        parts_.reserve(size_);
+        const auto size = static_cast<std::uint32_t>(size_);
         for (std::uint32_t i = 0; i < size; i++) {
-            parts_[i].previous = i - 1;
-            parts_[i].next = i + 1 == size ? end_of_list : i + 1;
-            if (parts_[i].merge != NO_MERGE) heap_.push_back(entry(parts_[i].merge, i));
+            parts_.push_back({starts_[i].rank, starts_[i].id, i - 1, i + 1 == size ? end_of_list : i + 1});
+            if (parts_[i].rank != no_merge) heap_.push_back(entry(parts_[i].rank, i));
         }
         std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
     }
@@ -182,9 +211,9 @@ class Merging {
     void merge_at(std::uint32_t at) {
         Part &part = parts_[at];
         Part &right = parts_[part.next];
-        part.id = made_by(part.merge);
+        part.id = made_by(pairs_.find(part.id, right.id));
         part.next = right.next;
-        right.merge = NO_MERGE;
+        right.rank = no_merge;
         if (part.next != end_of_list) parts_[part.next].previous = at;
         enter(at);
         if (at > 0) enter(part.previous);
@@ -193,9 +222,9 @@ class Merging {
     // Look up the pair that starts at `at`, and push it on the heap if it merges.
     void enter(std::uint32_t at) {
         Part &part = parts_[at];
-        part.merge = part.next == end_of_list ? NO_MERGE : pairs_.find(part.id, parts_[part.next].id);
-        if (part.merge == NO_MERGE) return;
-        heap_.push_back(entry(part.merge, at));
+        part.rank = part.next == end_of_list ? no_merge : rank_of(pairs_.find(part.id, parts_[part.next].id));
+        if (part.rank == no_merge) return;
+        heap_.push_back(entry(part.rank, at));
         std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
     }
 
@@ -204,6 +233,8 @@ class Merging {
     const Pairs &pairs_;
     const Kernels &kernels_;
     std::vector<std::uint32_t> ids_;
+    std::unique_ptr<Start[]> starts_; // [room_]; `size_` are in use, and in a pass the last one made is before `made_`
+    std::size_t room_ = 0, size_ = 0, made_ = 0;
     std::vector<Part> parts_;
     std::vector<std::uint64_t> heap_;
 };
