@@ -42,6 +42,7 @@ __all__ = [
     "SettingsError",
     "SpecialTokenError",
     "TaskLostError",
+    "TokenizerNotFoundError",
     "UnknownTokenError",
     "UnmatchedTextError",
     "WorkerDiedError",
@@ -102,6 +103,10 @@ class ScratchError(BpeflowError):
 
 class FormatError(BpeflowError):
     """A file that violates its format, or content that a format cannot represent."""
+
+
+class TokenizerNotFoundError(FormatError, FileNotFoundError):
+    """A tokenizer that is missing: no such file or folder, no tokenizer in the folder, or none of this name."""
 
 
 class InputTypeError(BpeflowError, TypeError):

@@ -29,7 +29,7 @@ write.
 def convert_parser() -> Parser:
     """Return the parser of its flags."""
     parser = Parser("convert", _CONVERT, "SRC DST [flags]")
-    parser.add_argument("source", metavar="SRC", type=Path, help="tokenizer to read")
+    parser.add_argument("source", metavar="SRC", type=Path, help="tokenizer to read, or its published name")
     parser.add_argument("target", metavar="DST", type=Path, help="folder or file to write")
     parser.add_argument("--to", metavar="NAME", required=True, help="gpt2, huggingface or tiktoken")
     add_description_flags(parser)
@@ -43,7 +43,7 @@ def run_convert(options: Namespace) -> None:
     """Convert a tokenizer."""
     set_up_logging()
     output = make_settings(OutputSettings, {"formats": "huggingface", **settings_of(options)})
-    spec = any_format.load(options.source, **description(options))
+    spec = any_format.load_pretrained(str(options.source), **description(options))
     for path in any_format.save(spec, options.target, options.to, options.overwrite, TransformersOptions.of(output)):
         print(path)  # noqa: T201
 

@@ -65,7 +65,7 @@ def run_diff(options: Namespace) -> None:
     if "-" in inputs:
         raise ConfigError("standard input can be read only once: save it to a file, and give that as --input")
     with observing(options.quiet) as observer:
-        first, second = (Tokenizer.load(path) for path in paths)
+        first, second = (Tokenizer.from_pretrained(path) for path in paths)
         difference = compare_vocabs(first, second)
         content: dict[str, Any] = {"tokenizers": names, "vocabulary": to_json(difference)}
         differing: dict[str, list[tuple[str, ...]]] = {}

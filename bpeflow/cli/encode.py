@@ -52,7 +52,7 @@ def run_encode(options: Namespace) -> None:
     """Encode a corpus."""
     settings = corpus_of(options, EncodeSettings)
     with observing(options.quiet) as observer:
-        tokenizer = Tokenizer.load(options.tokenizer, **description(options))
+        tokenizer = Tokenizer.from_pretrained(options.tokenizer, **description(options))
         corpus = encode_file(tokenizer, settings.pop("inputs"), options.out, observer=observer, **settings)
     print_summary(_summary(corpus), options.quiet)
 
@@ -106,7 +106,7 @@ def decode_parser() -> Parser:
 def run_decode(options: Namespace) -> None:
     """Decode a token file."""
     with observing(options.quiet) as observer:
-        tokenizer = Tokenizer.load(options.tokenizer, **description(options))
+        tokenizer = Tokenizer.from_pretrained(options.tokenizer, **description(options))
         decoded = decode_file(
             tokenizer,
             options.source,

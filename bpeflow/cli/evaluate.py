@@ -40,7 +40,7 @@ def evaluate_parser() -> Parser:
     parser = Parser("evaluate", _DESCRIPTION)
     parser.add_argument(
         "--tokenizer", metavar="PATH", required=True, nargs="+", action="extend", dest="tokenizers",
-        help="run folders, or tokenizers in any known format; repeatable",
+        help="run folders, tokenizers in any known format, or published names, e.g. gpt2; repeatable",
     )  # fmt: skip
     add_description_flags(parser)
     parser.add_argument(
@@ -65,7 +65,9 @@ def run_evaluate(options: Namespace) -> None:
         tokenizers, described = options.tokenizers, description(options)
         if any(described.values()):
             names = short_names(tokenizers)
-            tokenizers = {names[path]: Tokenizer.load(path, **described) for path in dict.fromkeys(tokenizers)}
+            tokenizers = {
+                names[path]: Tokenizer.from_pretrained(path, **described) for path in dict.fromkeys(tokenizers)
+            }
         report = evaluate(tokenizers, corpus.pop("inputs"), baseline=options.baseline, observer=observer, **corpus)
     if options.json_path is not None:
         print_json(report.to_dict(options.for_size), options.json_path)

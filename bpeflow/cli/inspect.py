@@ -68,7 +68,7 @@ def run_inspect(options: Namespace) -> None:
     inputs = settings.pop("inputs")
     corpus = None
     with observing(options.quiet) as observer:
-        tokenizer = Tokenizer.load(options.tokenizer, **description(options))
+        tokenizer = Tokenizer.from_pretrained(options.tokenizer, **description(options))
         if inputs:
             corpus = inspect_corpus(tokenizer, count_pretokens(tokenizer, inputs, observer, **settings))
         figures = inspect_vocab(tokenizer)

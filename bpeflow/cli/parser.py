@@ -95,8 +95,9 @@ class Parser(argparse.ArgumentParser):
 def add_tokenizer_flag(parser: Parser) -> None:
     """Add the required ``--tokenizer``."""
     parser.add_argument(
-        "--tokenizer", metavar="PATH", type=Path, required=True, help="run folder, or tokenizer in any known format"
-    )
+        "--tokenizer", metavar="PATH", type=Path, required=True,
+        help="run folder, tokenizer in any known format, or published name, e.g. gpt2 or Qwen/Qwen3-8B",
+    )  # fmt: skip
     add_description_flags(parser)
 
 

@@ -62,7 +62,7 @@ def run_show(options: Namespace) -> None:
     set_up_logging()
     from rich.console import Console
 
-    tokenizer = Tokenizer.load(options.tokenizer, **description(options))
+    tokenizer = Tokenizer.from_pretrained(options.tokenizer, **description(options))
     text = options.text
     if text is None or text == "-":
         from bpeflow.corpus.excerpts import first_text  # pydantic

@@ -147,7 +147,8 @@ def _load(
             names = {**short_names([*given]), **names}
             base = names[path]
     loaded = {
-        names[key]: entry if isinstance(entry, Tokenizer) else Tokenizer.load(entry) for key, entry in given.items()
+        names[key]: entry if isinstance(entry, Tokenizer) else Tokenizer.from_pretrained(entry)
+        for key, entry in given.items()
     }
     return loaded, base
 

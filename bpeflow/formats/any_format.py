@@ -10,8 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError
+from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, TokenizerNotFoundError
 from bpeflow.formats import gpt2
+from bpeflow.formats.hub import find_pretrained
+from bpeflow.formats.live import from_object
 from bpeflow.formats.published import find_name
 from bpeflow.formats.tokenizer_spec import NO_OPTIONS, TokenizerSpec, TransformersOptions, add_special_tokens
 from bpeflow.pretokenize.regex import load_pretokenizer, simplest_pattern
@@ -95,15 +97,15 @@ _UNSUPPORTED = {
 
 
 def load(
-    path: Path,
+    source: str | Path | object,
     pattern: str | Sequence[str] | None = None,
     special_tokens: Mapping[str, int | None] | Iterable[str] = (),
     known: str | None = None,
 ) -> TokenizerSpec:
-    """Read a tokenizer from a file in any format, or from a folder with such a file.
+    """Read a tokenizer from a file in any format, from a folder with such a file, or from an object.
 
     Args:
-        path: the file or the folder.
+        source: the path of the file or the folder, or what `live.from_object` takes.
         pattern: the pattern; by default that of the files.
         special_tokens: special tokens besides those in the files, as for `add_special_tokens`.
         known: the name of a published tokenizer, whose pattern and special tokens these files are used with.
@@ -116,9 +118,13 @@ def load(
     chosen = None if pattern is None else simplest_pattern(pattern)
     if chosen is not None:
         load_pretokenizer(chosen)  # raises if it is invalid
-    found, file = find_format(path)
-    description = None if known is None else find_name(known, file.parent)
-    spec = found.load(file, chosen, description) if found is _TIKTOKEN else found.load(file)
+    if isinstance(source, (str, Path)):
+        found, file = find_format(Path(source))
+        description = None if known is None else find_name(known, file.parent)
+        spec = found.load(file, chosen, description) if found is _TIKTOKEN else found.load(file)
+    else:
+        description = None if known is None else find_name(known, Path())
+        spec = from_object(source)
     vocab = spec.vocab
     if description is not None:
         vocab = add_special_tokens(vocab, description.special_tokens)
@@ -128,6 +134,18 @@ def load(
     if chosen in (None, spec.pattern):
         return replace(spec, vocab=vocab)
     return replace(spec, vocab=vocab, pattern=chosen, unmatched="isolate")
+
+
+def load_pretrained(
+    name: str,
+    pattern: str | Sequence[str] | None = None,
+    special_tokens: Mapping[str, int | None] | Iterable[str] = (),
+    known: str | None = None,
+    revision: str | None = None,
+) -> TokenizerSpec:
+    """Read a tokenizer by its path or its name (`find_pretrained`), with the other arguments and errors of `load`."""
+    found, published = find_pretrained(name, revision)
+    return load(found, pattern, special_tokens, known or published)
 
 
 def save(
@@ -242,10 +260,11 @@ def find_format(path: Path) -> tuple[Format, Path]:
             if (path / name).is_file():
                 return find_format(path / name)
         files = ", ".join(known.file for known in FORMATS)
-        raise FormatError(f"{path}: no tokenizer in this folder; need one of {files}")
+        raise TokenizerNotFoundError(f"{path}: no tokenizer in this folder; need one of {files}")
     if not path.is_file():
-        problem = "is neither a regular file nor a folder" if path.exists() else "no such file or folder"
-        raise FormatError(f"{path}: {problem}")
+        if path.exists():
+            raise FormatError(f"{path}: is neither a regular file nor a folder")
+        raise TokenizerNotFoundError(f"{path}: no such file or folder")
     for known in FORMATS:
         if known.matches_name(path):
             return known, path

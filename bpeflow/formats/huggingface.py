@@ -57,7 +57,12 @@ def load(path: Path) -> TokenizerSpec:
             does not support (another normalizer or pre-tokenizer, options that affect merging). The message has the
             file and the position.
     """
-    file = Part(path, read_json(path))
+    return from_json(path, read_json(path))
+
+
+def from_json(path: Path, content: dict[str, Any]) -> TokenizerSpec:
+    """Return the tokenizer in the content of a ``tokenizer.json``. Raises as `load` does; `path` is for messages."""
+    file = Part(path, content)
     model = _model(file)
     pattern, unmatched = read_pre_tokenizer(file["pre_tokenizer"])
     normalizer = read_normalizer(file["normalizer"])
@@ -74,13 +79,19 @@ def load(path: Path) -> TokenizerSpec:
 
 
 def save(spec: TokenizerSpec, path: Path, post_processor: Mapping[str, Any] | None = None) -> list[Path]:
-    """Write a ``tokenizer.json``, with a post-processor if one is given, and return its path.
+    """Write a ``tokenizer.json``, with a post-processor if one is given. Return its path. Raises as `to_json` does."""
+    write_text(path, to_json(spec, path, post_processor))
+    return [path]
+
+
+def to_json(spec: TokenizerSpec, path: Path, post_processor: Mapping[str, Any] | None = None) -> str:
+    """Return the content of a ``tokenizer.json`` at `path`.
 
     The log warns of special tokens that HuggingFace's decoder does not restore.
 
     Raises:
         FormatError: two ids would have the same entry in the file, HuggingFace would encode other text as a special
-            token or text that is an error here, or its engine reads the pattern differently. Nothing has been written.
+            token or text that is an error here, or its engine reads the pattern differently.
     """
     ids = _ids(spec.vocab, path)
     if spec.whole_tokens:
@@ -112,8 +123,7 @@ def save(spec: TokenizerSpec, path: Path, post_processor: Mapping[str, Any] | No
             "merges": [line.split(" ") for line in merge_lines(spec.vocab.merges).splitlines()],
         },
     }
-    write_text(path, json.dumps(content, ensure_ascii=False, indent=1) + "\n")
-    return [path]
+    return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 
 def _check_whole_tokens(vocab: Vocab, specials: Iterable[str], path: Path) -> None:

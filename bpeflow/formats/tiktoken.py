@@ -113,6 +113,18 @@ def load(path: Path, pattern: Pattern | None = None, known: Description | None =
                 f"{', '.join(PUBLISHED)}"
             )
         arguments = Description(pattern)
+    return _spec(path, tokens, ranks, arguments)
+
+
+def from_arguments(path: Path, ranks: Mapping[bytes, int], arguments: Mapping[str, Any]) -> TokenizerSpec:
+    """Return the tokenizer with these arguments of ``tiktoken.Encoding``. Raises as `load` does."""
+    tokens = PackedBytes.of(ranks)
+    check_bytes(path, tokens.singles())
+    description = _describe(Part(path, arguments))
+    return _spec(path, tokens, np.fromiter(ranks.values(), np.int64, len(ranks)), description)
+
+
+def _spec(path: Path, tokens: PackedBytes, ranks: NDArray[np.int64], arguments: Description) -> TokenizerSpec:
     specials = {text.encode(): token_id for text, token_id in arguments.special_tokens.items()}
     shared = np.flatnonzero(np.isin(ranks, [*specials.values()])).tolist()
     ranked = {(tokens[i], int(ranks[i])) for i in shared}
@@ -127,12 +139,22 @@ def load(path: Path, pattern: Pattern | None = None, known: Description | None =
 
 
 def save(spec: TokenizerSpec, path: Path) -> list[Path]:
-    """Write the ranks and their sidecar, and return the paths of both.
+    """Write the ranks and their sidecar, and return the paths of both. Raises as `to_arguments` does."""
+    arguments = to_arguments(spec, path)
+    ranks = arguments.pop("mergeable_ranks")
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        file.writelines(b"%s %d\n" % (base64.b64encode(token), rank) for token, rank in ranks.items())
+    write_text(sidecar_path(path), json.dumps(arguments, ensure_ascii=False, indent=1) + "\n")
+    return [path, sidecar_path(path)]
+
+
+def to_arguments(spec: TokenizerSpec, path: Path) -> dict[str, Any]:
+    """Return the arguments of ``tiktoken.Encoding`` for a tokenizer with the name of `path`.
 
     Raises:
         FormatError: merging by ranks would differ from merging by the list of merges, two ids have the same bytes, an
             id has two strings, there is a normalizer, or tiktoken's engine reads the pattern differently or cannot keep
-            the text that it does not match. Nothing has been written.
+            the text that it does not match.
     """
     if spec.normalizer:
         raise FormatError(
@@ -148,15 +170,12 @@ def save(spec: TokenizerSpec, path: Path) -> list[Path]:
             "another format"
         )
     _warn_of_prefixes(vocab, path)
-    arguments: dict[str, Any] = {
+    return {
         "name": path.name.removesuffix(SUFFIX),
         "pat_str": _pat_str(spec, path),
         "special_tokens": vocab.special_tokens,
+        "mergeable_ranks": {token: rank for rank, token in enumerate(ordinary) if token},
     }
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
-        file.writelines(b"%s %d\n" % (base64.b64encode(token), rank) for rank, token in enumerate(ordinary) if token)
-    write_text(sidecar_path(path), json.dumps(arguments, ensure_ascii=False, indent=1) + "\n")
-    return [path, sidecar_path(path)]
 
 
 def _pat_str(spec: TokenizerSpec, path: Path) -> str:
@@ -254,7 +273,10 @@ def _read_sidecar(path: Path) -> Description | None:
     sidecar = sidecar_path(path)
     if not sidecar.exists():
         return None
-    arguments = Part(sidecar, read_json(sidecar))
+    return _describe(Part(sidecar, read_json(sidecar)))
+
+
+def _describe(arguments: Part) -> Description:
     for key in arguments.value:
         if key not in _ENCODING_ARGUMENTS:
             raise arguments.error(f"unknown key {short_repr(key)}; known keys are {', '.join(_ENCODING_ARGUMENTS)}")
@@ -265,7 +287,7 @@ def _read_sidecar(path: Path) -> Description | None:
     if (known := regex_to_pattern(regex)) in NAMED_PATTERNS:
         return Description(known, specials)
     pattern, unmatched = split_unmatched(known)
-    refuse_differences(check_pattern(pattern, sidecar), "fancy-regex", sidecar)
+    refuse_differences(check_pattern(pattern, arguments.path), "fancy-regex", arguments.path)
     return Description(pattern, specials, unmatched)
 
 

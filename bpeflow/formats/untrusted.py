@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bpeflow._util.byte_level import UTF8_BYTES
 from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import Pattern, short_repr
-from bpeflow.errors import FormatError, PatternError
+from bpeflow.errors import FormatError, PatternError, TokenizerNotFoundError
 from bpeflow.pretokenize.regex import load_pretokenizer
 
 #: The largest number of unused ids in a file. `Vocab` has an entry of 8 bytes for each, so a damaged id could otherwise
@@ -30,9 +30,11 @@ PatternType = TypeVar("PatternType", bound=Pattern)
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a file. Raises `FormatError` if it is missing or cannot be read."""
+    """Read a file. Raises `FormatError` if it cannot be read, and `TokenizerNotFoundError` if it is missing."""
     try:
         return path.read_bytes()
+    except FileNotFoundError as error:
+        raise TokenizerNotFoundError(f"{path}: cannot be read: {error.strerror}") from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise FormatError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
@@ -45,8 +47,8 @@ def read_text(path: Path) -> str:
         raise FormatError(f"{path}: not UTF-8: {error}") from error
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object. Raises `FormatError` for any other content and for duplicate keys."""
+def read_json(path: Path, text: str | None = None) -> dict[str, Any]:
+    """Read a JSON object from a file, or from `text`. Raises `FormatError` for other content and for duplicate keys."""
 
     def to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -57,7 +59,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
     try:
         with _without_garbage_collection():
-            content = json.loads(read_text(path), object_pairs_hook=to_dict)
+            content = json.loads(read_text(path) if text is None else text, object_pairs_hook=to_dict)
     except RecursionError as error:
         raise FormatError(f"{path}: not a tokenizer: its brackets are nested too deeply") from error
     except ValueError as error:  # not JSON, or an integer with thousands of digits

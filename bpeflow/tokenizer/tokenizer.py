@@ -49,6 +49,9 @@ from bpeflow.tokenizer.validate import (
 from bpeflow.vocab import END_OF_TEXT, Merge, Vocab
 
 if TYPE_CHECKING:
+    import tiktoken
+    import tokenizers
+    import transformers
     from typing_extensions import Self, Unpack
 
     from bpeflow.config.keywords import EncodeKeywords, TokenizerKeywords, TransformersKeywords
@@ -216,7 +219,7 @@ class Tokenizer:
     @classmethod
     def load(
         cls,
-        path: str | Path,
+        source: str | Path | object,
         pattern: str | Sequence[str] | None = None,
         special_tokens: Mapping[str, int | None] | Iterable[str] | None = None,
         *,
@@ -224,14 +227,16 @@ class Tokenizer:
         encoder: str = "auto",
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> Self:
-        """Read a tokenizer from a run folder, or from a folder or file in any of `bpeflow.formats`.
+        """Read a tokenizer from a run folder, from a folder or file in any of `bpeflow.formats`, or from an object.
 
-        `from_file` is another name of it. Files that lack the pattern and the special tokens, such as tiktoken's, are
-        recognised by their content if they are published ones. For all others, give them here.
+        `from_file` is another name of it, and `from_pretrained` takes names as well. Files that lack the pattern and
+        the special tokens, such as tiktoken's, are recognised by their content if they are published ones. For all
+        others, give them here.
 
         Args:
-            path: the folder or the file.
-            pattern: the pattern, as for the constructor; by default that of the files.
+            source: the path of the folder or the file; or a tokenizer of tiktoken, of HuggingFace tokenizers, or of
+                transformers (a fast one).
+            pattern: the pattern, as for the constructor; by default that of the source.
             special_tokens: special tokens besides those of the files: a list, or a mapping to their ids. Without an id,
                 they get those after the greatest.
             known: the name of a published tokenizer, a key of `bpeflow.formats.published.PUBLISHED`, whose pattern and
@@ -242,15 +247,55 @@ class Tokenizer:
 
         Raises:
             ConfigError: `known` is unknown, or the id of a special token is not free.
-            FormatError: files are missing or damaged, or nothing says which pattern they are used with.
+            FormatError: files are damaged, nothing says which pattern they are used with, or bpeflow does not support
+                the tokenizer.
+            InputTypeError: `source` is neither a path nor a tokenizer.
             PatternError: the pattern is invalid.
+            TokenizerNotFoundError: files are missing; also a `FileNotFoundError`.
         """
         from bpeflow.formats import any_format
 
-        spec = any_format.load(Path(path), pattern, special_tokens or (), known)
+        spec = any_format.load(source, pattern, special_tokens or (), known)
         return cls.from_spec(spec, encoder=encoder, cache_bytes=cache_bytes)
 
     from_file = load
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | Path,
+        pattern: str | Sequence[str] | None = None,
+        special_tokens: Mapping[str, int | None] | Iterable[str] | None = None,
+        *,
+        revision: str | None = None,
+        known: str | None = None,
+        encoder: str = "auto",
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+    ) -> Self:
+        """Read a published tokenizer by its name.
+
+        A path that exists is read as by `load`. The names of tiktoken's encodings (``"gpt2"``, ``"cl100k_base"``,
+        ``"o200k_base"`` …) are taken from its cache, or by the package `tiktoken`, which downloads them. All others are
+        repositories of the HuggingFace hub, such as ``"Qwen/Qwen3-8B"``, downloaded by `huggingface_hub` (``pip install
+        'bpeflow[hub]'``) to its cache.
+
+        Args:
+            name: the name, or a path.
+            pattern: as for `load`; also the following.
+            special_tokens: as for `load`.
+            revision: a branch, a tag or a commit of the hub.
+            known: as for `load`.
+            encoder: as for the constructor.
+            cache_bytes: as for the constructor.
+
+        Raises:
+            TokenizerNotFoundError: there is no such tokenizer, or it cannot be downloaded. The message has the remedy.
+            Exception: as `load` does.
+        """
+        from bpeflow.formats import any_format
+
+        spec = any_format.load_pretrained(str(name), pattern, special_tokens or (), known, revision)
+        return cls.from_spec(spec, encoder=encoder, cache_bytes=cache_bytes)
 
     def save(
         self,
@@ -285,6 +330,35 @@ class Tokenizer:
 
         name = format or any_format.format_of_name(Path(path))
         return any_format.save(self._spec, Path(path), name, overwrite, TransformersOptions(**options))
+
+    def to_tiktoken(self, name: str = "bpeflow") -> tiktoken.Encoding:
+        """Return the tokenizer as a `tiktoken.Encoding` of this name.
+
+        Raises:
+            ConfigError: tiktoken is not installed.
+            FormatError: tiktoken would encode some text differently.
+        """
+        from bpeflow.formats import live
+
+        encoding: tiktoken.Encoding = live.to_tiktoken(self._spec, name)
+        return encoding
+
+    def to_tokenizers(self) -> tokenizers.Tokenizer:
+        """Return the tokenizer as one of HuggingFace tokenizers. Raises as `to_tiktoken` does."""
+        from bpeflow.formats import live
+
+        converted: tokenizers.Tokenizer = live.to_tokenizers(self._spec)
+        return converted
+
+    def to_transformers(self, **options: Unpack[TransformersKeywords]) -> transformers.PreTrainedTokenizerFast:
+        """Return the tokenizer as one of transformers, with the `options` of `save`. Raises as `to_tiktoken` does."""
+        from bpeflow.formats import live
+        from bpeflow.formats.tokenizer_spec import TransformersOptions
+
+        converted: transformers.PreTrainedTokenizerFast = live.to_transformers(
+            self._spec, TransformersOptions(**options)
+        )
+        return converted
 
     def with_special_tokens(self, special_tokens: Iterable[str]) -> Self:
         """Return a tokenizer with further special tokens, which get the ids after the greatest.

@@ -1,0 +1,93 @@
+"""Tokenizers by name: those of tiktoken, from its cache or by its package, and those of the HuggingFace hub."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from bpeflow.errors import TokenizerNotFoundError
+
+#: Where tiktoken downloads the ranks of its encodings. Source: tiktoken 0.14, ``tiktoken_ext/openai_public.py``.
+_TIKTOKEN_URL = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
+
+#: The ranks of each of tiktoken's encodings. The ids of `gpt2` are those of `r50k_base`.
+_TIKTOKEN = {
+    "gpt2": "r50k_base",
+    "r50k_base": "r50k_base",
+    "p50k_base": "p50k_base",
+    "p50k_edit": "p50k_base",
+    "cl100k_base": "cl100k_base",
+    "o200k_base": "o200k_base",
+    "o200k_harmony": "o200k_base",
+}
+
+#: A repository of the hub: its name, with or without that of its owner.
+_REPOSITORY = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", re.ASCII)
+
+#: The files of a repository that are needed.
+_FILES = [
+    "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "encoder.json", "vocab.bpe",
+    "tokenizer.model", "tiktoken.model", "bpeflow.json", "*.tiktoken", "*.tiktoken.json",
+]  # fmt: skip
+
+
+def find_pretrained(name: str, revision: str | None = None) -> tuple[Path | Any, str | None]:
+    """Find a tokenizer by its name: a path or a name of tiktoken or of the HuggingFace hub, in this order.
+
+    Args:
+        name: the path or the name.
+        revision: a branch, a tag or a commit of the hub.
+
+    Returns:
+        The path of the tokenizer, or an object that `live.from_object` takes, and the name of a published tokenizer as
+        which it is to be loaded.
+
+    Raises:
+        TokenizerNotFoundError: there is none, or it cannot be downloaded. The message has the remedy.
+    """
+    path = Path(name).expanduser()
+    if path.exists():
+        return path, None
+    reasons = [f"{name}: no such file or folder"]
+    if name in _TIKTOKEN:
+        ranks = _TIKTOKEN[name]
+        url = _TIKTOKEN_URL.format(ranks)
+        cached = _tiktoken_cache() / hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest()
+        if cached.is_file():
+            return cached, ranks if name == "gpt2" else name
+        try:
+            import tiktoken
+
+            return tiktoken.get_encoding(ranks if name == "gpt2" else name), None
+        except ImportError:
+            reasons.append(f"pip install tiktoken; or download {url} and give its path, or save it as {cached}")
+        except Exception as error:  # whatever its way to download raises
+            reasons.append(f"tiktoken cannot download {url}: {error}")
+    if _REPOSITORY.fullmatch(name) and (name == "gpt2" or name not in _TIKTOKEN):
+        try:
+            return _download(name, revision), None
+        except ImportError:
+            reasons.append(
+                "for tokenizers of the HuggingFace hub: pip install 'bpeflow[hub]'; or download the repository's "
+                "tokenizer.json and give its path"
+            )
+        except Exception as error:  # whatever its way to download raises
+            line = " ".join(str(error).split())
+            reasons.append(f"no such tokenizer on the HuggingFace hub, or it cannot be downloaded: {line}")
+    raise TokenizerNotFoundError("; ".join(reasons))
+
+
+def _tiktoken_cache() -> Path:
+    """Return the folder of tiktoken's cache. Source: tiktoken 0.14, ``tiktoken/load.py``."""
+    given = os.environ.get("TIKTOKEN_CACHE_DIR") or os.environ.get("DATA_GYM_CACHE_DIR")
+    return Path(given or Path(tempfile.gettempdir(), "data-gym-cache"))
+
+
+def _download(name: str, revision: str | None) -> Path:
+    from huggingface_hub import snapshot_download
+
+    return Path(snapshot_download(name, revision=revision, allow_patterns=_FILES))
