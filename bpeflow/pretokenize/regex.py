@@ -14,7 +14,8 @@ from bpeflow.pretokenize.limits import TimeLimit, check_size
 from bpeflow.pretokenize.normalizer import Normalizer, load_normalizer
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.published import PUBLISHED_PATTERNS
-from bpeflow.pretokenize.tables import CompiledPattern, known_tables, learn_tables, tables_of
+from bpeflow.pretokenize.syntax import UnsupportedPattern
+from bpeflow.pretokenize.tables import CompiledPattern, known_tables, learn_tables
 
 if TYPE_CHECKING:
     import regex as regex_module
@@ -97,8 +98,19 @@ class Pretokenizer:
         return (self.regex,) if isinstance(self.regex, str) else self.regex
 
     def tables(self) -> CompiledPattern:
-        """Return the tables of the pattern's automaton. Raises `UnsupportedPattern` if the pattern has none."""
-        return tables_of(self.sources)
+        """Return the tables of the pattern's automaton, compiled on first use. Raises `UnsupportedPattern`."""
+        found = known_tables(self.sources)
+        if found is None:
+            from bpeflow.pretokenize.compiled import compile_pattern  # late, as it needs numpy
+
+            try:
+                found = compile_pattern(self.sources)
+            except UnsupportedPattern as error:
+                found = str(error)
+            learn_tables(self.sources, found)
+        if isinstance(found, str):
+            raise UnsupportedPattern(found)
+        return found
 
     def pretokens(self, text: str) -> list[str]:
         """Return the pre-tokens of `text` from left to right, none of them empty.

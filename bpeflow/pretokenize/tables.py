@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bpeflow.pretokenize.syntax import UnsupportedPattern
-
 
 @dataclass(frozen=True)
 class CompiledStep:
@@ -59,22 +57,6 @@ _KNOWN: dict[tuple[str, ...], CompiledPattern | str] = {}
 
 #: Upper bound on their number. Each takes about 30 kB.
 _MAX_KNOWN = 256
-
-
-def tables_of(sources: tuple[str, ...]) -> CompiledPattern:
-    """Return the tables of a pattern, compiled on first use. Raises `UnsupportedPattern`."""
-    found = known_tables(sources)
-    if found is None:
-        from bpeflow.pretokenize.compiled import compile_pattern  # late, as it needs numpy
-
-        try:
-            found = compile_pattern(sources)
-        except UnsupportedPattern as error:
-            found = str(error)
-        learn_tables(sources, found)
-    if isinstance(found, str):
-        raise UnsupportedPattern(found)
-    return found
 
 
 def known_tables(sources: tuple[str, ...]) -> CompiledPattern | str | None:
