@@ -11,6 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from bpeflow.errors import InputTypeError, PatternTimeoutError, UnmatchedTextError
+from bpeflow.pretokenize.cutter import load_cutter
 from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.tokenizer.special_tokens import SpecialTokens, check_disallowed
 from bpeflow.tokenizer.validate import to_utf8
@@ -39,14 +40,14 @@ def encode_stream(
 class TextCutter:
     """Cuts a text that arrives in pieces into new pieces that can be encoded separately.
 
-    A text may be cut at the end of a special token, and at the pattern's safe cuts (see `pretokenize.patterns`) between
+    A text may be cut at the end of a special token, and at the pattern's safe cuts (see `pretokenize.cuts`) between
     two special tokens. Text after the last possible cut waits for more. So does text that could turn out to be a
     special token, or a longer one than it is so far. No special token spans a cut. So the two sides, each read from its
     start, have the special tokens that the whole has.
     """
 
     def __init__(self, pretokenizer: Pretokenizer, specials: SpecialTokens) -> None:
-        self._pretokenizer = pretokenizer
+        self._cutter = load_cutter(pretokenizer)
         self._specials = specials
         self._held = b""
         self._new: list[bytes] = []
@@ -77,7 +78,8 @@ class TextCutter:
             start = match.end()
             if start > undecided:
                 undecided = self._undecided_from(data, start)
-        return start + (self._pretokenizer.find_last_cut(data[start:undecided]) or 0)
+        cut = self._cutter and self._cutter.find_last_cut(data[start:undecided])
+        return start + (cut or 0)
 
     def _undecided_from(self, data: bytes, start: int) -> int:
         """Return the first position from `start` on where a special token may begin that extends beyond `data`.

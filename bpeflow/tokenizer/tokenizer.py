@@ -21,7 +21,7 @@ from bpeflow.config.documented import takes_settings
 from bpeflow.errors import ConfigError, InputTypeError, NativeUnavailableError, SpecialTokenError, UnknownTokenError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens, tokenizer_hash
 from bpeflow.pretokenize.patterns import Utf8
-from bpeflow.pretokenize.regex import load_pretokenizer
+from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, Encoder
 from bpeflow.tokenizer.names import hint_for
 from bpeflow.tokenizer.native_encoder import NativeEncoder
@@ -418,8 +418,13 @@ class Tokenizer:
         """Return what a tokenizer file can hold: the vocabulary, the pattern, `whole_tokens` and the normalizer."""
         return self._spec
 
-    def __reduce__(self) -> tuple[Callable[[TokenizerSpec], Self], tuple[TokenizerSpec]]:
-        return partial(type(self).from_spec, **self._options), (self._spec,)
+    def __reduce__(self) -> tuple[Callable[..., Self], tuple[TokenizerSpec, Pretokenizer]]:
+        return partial(type(self)._load_pickled, **self._options), (self._spec, self._pretokenizer)
+
+    @classmethod
+    def _load_pickled(cls, spec: TokenizerSpec, _: Pretokenizer, **options: Any) -> Self:
+        """Load a tokenizer after its pre-tokenizer, with which the tables of the pattern come to this process."""
+        return cls.from_spec(spec, **options)
 
     # ---- vocabulary ----
 
@@ -588,8 +593,8 @@ class Tokenizer:
             allowed_special: as for `encode`.
             disallowed_special: as for `encode`.
             dtype: uint16 or uint32; by default `dtype` of the tokenizer.
-            num_threads: by default one per core. A text with a custom pattern cannot be cut and is encoded in one
-                thread.
+            num_threads: by default one per core. A text with a pattern that cannot be compiled cannot be cut and is
+                encoded in one thread.
 
         Raises:
             ConfigError: `dtype` is too small or neither of the two, or `num_threads` is less than 1.
@@ -739,7 +744,7 @@ class Tokenizer:
 
         The ids are those of the joined pieces, however the text was cut. The stream reads about 8,000 characters ahead
         and holds less than 1 MB besides the current piece. It holds more only where the text cannot be cut: in a longer
-        word, or, with a custom pattern, in a longer stretch between two special tokens.
+        word, or, with a pattern that cannot be compiled, in a longer stretch between two special tokens.
 
         Invalid arguments raise at once, as for `encode`. Errors in the text raise when the stream reaches them.
         """
