@@ -19,9 +19,10 @@ from pathlib import Path
 import numpy as np
 import regex
 
-from bpeflow.pretokenize.compiled import CompiledStep, compile_step
+from bpeflow.pretokenize.compiled import compile_step
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.regex import unicode_version
+from bpeflow.pretokenize.tables import CompiledStep
 
 FOLDER = Path(__file__).parents[1] / "ext" / "scan"
 CODE_POINTS = 0x110000

@@ -27,6 +27,7 @@ from ctypes import (
     c_void_p,
 )
 from functools import cache
+from mmap import mmap
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,7 +41,7 @@ from bpeflow.errors import (
 )
 
 #: The number that `bpeflow_abi` of a library must return: BPEFLOW_ABI in the header.
-ABI = 13
+ABI = 14
 
 #: Environment variable with a folder to search before the package's own. Sanitizer builds are tested this way.
 LIBRARY_PATH_VARIABLE = "BPEFLOW_LIBRARY_PATH"
@@ -227,6 +228,7 @@ _PATTERN = {
     "bpeflow_pattern_named": _checked(c_uint32, _HANDLES),
     "bpeflow_pattern_new": _checked(POINTER(Step), c_uint32, c_uint32, _HANDLES),
     "bpeflow_pattern_free": _freeing(),
+    "bpeflow_pattern_find_cut": _Signature(c_uint64, (c_void_p, c_void_p, c_uint64, c_uint64, c_uint32)),
 }
 
 _COUNT = _PATTERN | {
@@ -309,6 +311,15 @@ class Handle(c_void_p):
         """Free the object. Afterwards the handle is NULL, which every native function refuses."""
         self.value = None
         self._free()
+
+
+def address(text: bytes | bytearray | memoryview | mmap) -> bytes | int:
+    """Return a text in a form that ctypes passes as its address."""
+    if isinstance(text, bytes):
+        return text
+    import numpy as np  # late: workers that count have only `bytes`
+
+    return int(np.frombuffer(text, np.uint8).ctypes.data)
 
 
 # ---- loading ----

@@ -23,13 +23,14 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 
 from bpeflow._util.text import format_size
 from bpeflow.corpus.documents import Chunk, StreamChunk
 from bpeflow.corpus.files import Blocks, InputFile
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.errors import CorpusError
-from bpeflow.pretokenize.patterns import LOOK_AHEAD, LOOK_BEHIND
+from bpeflow.pretokenize.cutter import LOOK_AHEAD, LOOK_BEHIND, Cutter
 
 #: How far past its size a chunk looks for a separator before a document is cut. Larger: chunks of whole documents even
 #: where documents are long; smaller: chunks closer to the requested size, and fewer bytes read by the planner.
@@ -145,12 +146,16 @@ class BoundaryFinder:
         self._fill = fill
         self._ready = 0
         self._delimiters = delimiters
-        self._cutter = rules.cutter
+        self._rules = rules
         self._longest = longest
         self._separator_bytes = len(delimiters.separator_bytes)
         # An occurrence that spans a position begins at most this many bytes before it.
         self._overhang = max(delimiters.longest - 1, 0)
         self._window_bytes = max(WINDOW_BYTES, 4 * delimiters.longest, 2 * (LOOK_BEHIND + LOOK_AHEAD))
+
+    @cached_property
+    def _cutter(self) -> Cutter | None:
+        return self._rules.cutter
 
     def next_boundary(self, target: int, reach: int) -> int:
         """Return the first boundary at or soon after `target`; at the latest, the end of the file.

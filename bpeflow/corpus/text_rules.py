@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy
 from bpeflow.corpus.documents import RECORD_END, Delimiters
+from bpeflow.pretokenize.cutter import Cutter, load_cutter
 from bpeflow.pretokenize.native import Scanner, why_regex
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer
 
@@ -123,12 +124,13 @@ class TextRules:
         return "native" if why_regex(self.pretokenizer) is None else "regex"
 
     @property
-    def cutter(self) -> Pretokenizer | None:
-        """The pre-tokenizer whose safe cuts may divide a document; None if documents are kept whole.
+    def cutter(self) -> Cutter | None:
+        """Finds the safe cuts that may divide a document; None if documents are kept whole.
 
-        The safe cuts of a custom pattern are unknown. And a document must be read as a whole to be skipped as a whole.
+        A pattern that cannot be compiled has no safe cuts. And a document must be read as a whole to be skipped as a
+        whole.
         """
-        return None if self.pretokenizer.custom or self.invalid_utf8 == "skip" else self.pretokenizer
+        return None if self.invalid_utf8 == "skip" else load_cutter(self.pretokenizer)
 
     @cached_property
     def record_delimiters(self) -> Delimiters:

@@ -118,8 +118,8 @@ class ChunkEncoder:
         if not (drops or opened.has_records) and pretokenizer.normalizer.keeps_ascii(bytes(opened.data)):
             try:
                 return self._encode_at_once(opened)
-            except InvalidTextError:
-                pass
+            except (InvalidTextError, PatternTimeoutError):
+                pass  # the error is to name the document
         return self._encode_documents(opened)
 
     def _encode_at_once(self, opened: OpenChunk) -> EncodedChunk:

@@ -299,6 +299,23 @@ class Dfa:
             threads = self._threads[len(self.table)]
             self.table.append([self._read(threads, character) for character in range(self.end + 1)])
 
+    def leaves_gaps(self) -> bool:
+        """Return whether an attempt can end without a match, so that there is text that the pattern does not match."""
+        return any(map(self.can_fail, range(self.end)))
+
+    def can_fail(self, character: int) -> bool:
+        """Return whether an attempt that starts at a character of a class can end without a match."""
+        found = {self.table[0][character].after}  # the states that it can be in while no match was seen
+        unseen = [*found]
+        while unseen:
+            state = unseen.pop()
+            if state == DEAD:
+                return True
+            for after in {after for after, match in self.table[state] if not match} - found:
+                found.add(after)
+                unseen.append(after)
+        return False
+
     def _read(self, threads: tuple[int, ...], character: int) -> Transition:
         """Follow all threads to a character of a class; those that take it go on, in their order."""
         members = self._members[character]

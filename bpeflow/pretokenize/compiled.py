@@ -1,7 +1,7 @@
 """Compiled patterns: the tables by which the native library finds pre-tokens, as bytes that can be pickled.
 
-`compile_pattern` makes them, from the pattern or from an earlier process's file in the user's cache folder. `Matcher`
-states in Python how they are used.
+`compile_pattern` makes them (see `tables`), from the pattern or from an earlier process's file in the user's cache
+folder. `Matcher` states in Python how they are used.
 
 The `regex` module stays the definition. Each pattern that is compiled is compared with it on a few thousand short
 texts, of characters of all classes. If one is split differently, the pattern is left to the `regex` module, with a
@@ -19,8 +19,7 @@ from base64 import b64decode, b64encode
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from functools import lru_cache
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from time import thread_time
@@ -34,6 +33,7 @@ from bpeflow.errors import FormatError
 from bpeflow.pretokenize.automaton import DEAD, Dfa
 from bpeflow.pretokenize.cuts import safe_pairs
 from bpeflow.pretokenize.syntax import UnsupportedPattern
+from bpeflow.pretokenize.tables import CompiledPattern, CompiledStep
 from bpeflow.pretokenize.transducer import (
     BOUNDARY,
     BOUNDARY_BEFORE_PREVIOUS,
@@ -41,54 +41,12 @@ from bpeflow.pretokenize.transducer import (
     SPECIAL,
     STARTS,
     STARTS_AT_PREVIOUS,
-    leaves_gaps,
     make_transducer,
 )
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class CompiledStep:
-    """The tables of one regular expression. Numbers are in native byte order, and tables are by rows.
-
-    The end of the text is read like a character, in column number `classes`.
-
-    Attributes:
-        first: uint32[ranges], the first code point of each range, ascending from 0. Together they cover 0..0x10FFFF.
-        range_class: uint8[ranges], the class of the code points of each range.
-        classes: the number of classes of characters.
-        next: uint16[states, classes + 1], the DFA: 2 * (1 + next state, or 0 if no match can follow) + 1 if a match
-            ends before the character that is read. The start is state 0.
-        moves: uint16[configurations, classes + 1], the transducer (see `transducer`): the next configuration; 0 after
-            the end of the text and where flags are `SPECIAL`. Empty, as are `flags` and `info`, if it were too large.
-        flags: uint8[configurations, classes + 1], the flags of each transition.
-        info: uint8[configurations], `IN_GAP` and `FRESH`.
-        gap_start: the configuration in which matching resumes after a failed attempt; 0 if there are no gaps.
-        has_gaps: whether there is text that the expression does not match.
-        cuts: uint8[classes, classes], whether a text may be cut between characters of two classes (see `cuts`).
-    """
-
-    first: bytes
-    range_class: bytes
-    classes: int
-    next: bytes
-    moves: bytes
-    flags: bytes
-    info: bytes
-    gap_start: int
-    has_gaps: bool
-    cuts: bytes
-
-
-@dataclass(frozen=True)
-class CompiledPattern:
-    """The tables of a pattern: those of its regular expression, or of each, if it is a sequence."""
-
-    steps: tuple[CompiledStep, ...]
-
-
-@lru_cache(maxsize=64)
 def compile_pattern(sources: tuple[str, ...]) -> CompiledPattern:
     """Compile one or several regular expressions that the `regex` module accepts.
 
@@ -131,7 +89,7 @@ def compile_step(source: str) -> CompiledStep:
         flags=_pack(transducer.flags, np.uint8) if transducer else b"",
         info=_pack(transducer.info, np.uint8) if transducer else b"",
         gap_start=transducer.gap_start if transducer else 0,
-        has_gaps=leaves_gaps(dfa),
+        has_gaps=dfa.leaves_gaps(),
         cuts=_pack(safe_pairs(dfa), np.uint8),
     )
 
@@ -294,7 +252,7 @@ def _members(matcher: Matcher, chance: random.Random) -> list[list[str]]:
 
 
 #: Changes with the tables, and with what compiling makes of a pattern.
-_FORMAT = 2
+_FORMAT = 3
 
 
 def _cache_path(sources: Sequence[str]) -> Path:

@@ -15,10 +15,12 @@ starts at the same place. None of these matches reaches beyond ``p``, so one att
 from there on they are those of ``B``, as no pattern that is compiled looks behind. So ``A + B`` has the matches of
 ``A`` and of ``B``, and only a gap can extend across ``p``.
 
-*Strong pairs.* ``(x, w)`` is strong if it is weak and an attempt that starts at ``x`` matches ``x`` if ``w`` follows.
+*Strong pairs.* ``(x, w)`` is strong if it is weak and either an attempt that starts at ``x`` matches ``x`` if ``w``
+follows, or an attempt that starts at ``w`` always matches.
 
-*Then a pre-token ends at* ``p``. If ``x`` is in a match, that match ends at ``p``. If it were in a gap, an attempt
-would have started at ``x`` and failed, but such an attempt matches.
+*Then a pre-token ends at* ``p``. If ``x`` is in a match, that match ends at ``p``. Otherwise ``x`` is in a gap, so an
+attempt has started at ``x`` and failed, which excludes the first case. In the second, the attempt that starts at ``p``
+matches, so the gap ends there.
 
 *Which pairs are safe.* If gaps are dropped, weak pairs are, as the matches are the same. Otherwise gaps are pre-tokens
 (or errors), and strong pairs are safe, as no gap extends across ``p``. In a sequence of patterns whose gaps are
@@ -29,6 +31,14 @@ step ends a piece at ``p``, and the steps after it are given the same pieces.
 
 *Bytes.* A place in UTF-8 is only looked at if a complete character ends there and a complete one begins. No byte
 elsewhere in the text changes either of them, however invalid it is, and ``decode(A) + decode(B) == decode(A + B)``.
+
+*Normalized text.* With a normalizer ``n``, ``p`` is a safe cut if ``n(A) + n(B) == n(A + B)``, and the pair of the last
+character of ``n(A)`` and the first of ``n(B)`` is safe. A step of ``n`` is a normalization form of Unicode or the lower
+case of each character. Places are looked at where ``x`` and ``w`` are ASCII or unified ideographs (U+4E00–9FFF). These
+are starters without decompositions, and none is composed with a character before it, so the forms have a boundary at
+``p``, and nothing after ``x`` changes it. Nor is one composed with a character after it, except ASCII letters and
+``<=>``, which are no ``w``. So the forms change neither ``x`` nor ``w``. Lower case changes only ``x``, and only to an
+ASCII letter, for which the same holds in the next step.
 """
 
 from __future__ import annotations
@@ -37,9 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow.pretokenize.automaton import DEAD, Dfa
-
-#: Values of the table of pairs.
-UNSAFE, WEAK, STRONG = 0, 1, 2
+from bpeflow.pretokenize.tables import STRONG, UNSAFE, WEAK
 
 
 def safe_pairs(dfa: Dfa) -> NDArray[np.uint8]:
@@ -47,11 +55,12 @@ def safe_pairs(dfa: Dfa) -> NDArray[np.uint8]:
     after = np.array([[transition.after for transition in row] for row in dfa.table])
     match = np.array([[transition.match for transition in row] for row in dfa.table])
     ends_as_the_text = (after[:, :-1] == DEAD) & (match[:, :-1] == match[:, -1:])  # [state, class of w]
+    begins_match = np.array([not dfa.can_fail(w) for w in range(dfa.end)])
     pairs = np.zeros((dfa.end, dfa.end), np.uint8)
     for x in range(dfa.end):
         states = np.setdiff1d(after[:, x], [DEAD])
         weak = ends_as_the_text[states].all(axis=0)
         alone = after[0, x]
-        strong = weak & match[alone, :-1] if alone != DEAD else np.zeros_like(weak)
-        pairs[x] = np.where(strong, STRONG, np.where(weak, WEAK, UNSAFE))
+        matches_x = match[alone, :-1] if alone != DEAD else np.zeros(dfa.end, bool)
+        pairs[x] = np.where(weak, np.where(matches_x | begins_match, STRONG, WEAK), UNSAFE)
     return pairs

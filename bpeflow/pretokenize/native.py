@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from bpeflow._util.native import Handle, Step, load_library
 from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.errors import ConfigError, NativeUnavailableError
 from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.pretokenize.syntax import UnsupportedPattern
-
-if TYPE_CHECKING:
-    from bpeflow.pretokenize.compiled import CompiledPattern, CompiledStep
+from bpeflow.pretokenize.tables import CompiledPattern, CompiledStep
 
 Scanner = Literal["native", "regex"]
 
@@ -33,7 +31,7 @@ def why_not_compiled(pretokenizer: Pretokenizer) -> str | None:
     if not pretokenizer.custom:
         return None
     try:
-        _compile(pretokenizer)
+        pretokenizer.tables()
     except UnsupportedPattern as error:
         return str(error)
     return None
@@ -45,7 +43,7 @@ def new_pattern(library: str, pretokenizer: Pretokenizer) -> Handle | None:
     if not pretokenizer.custom:
         return Handle(loaded, "pattern", NATIVE_PATTERNS[pretokenizer.name], create="named")
     try:
-        return new_compiled_pattern(library, _compile(pretokenizer), pretokenizer.unmatched)
+        return new_compiled_pattern(library, pretokenizer.tables(), pretokenizer.unmatched)
     except UnsupportedPattern:
         return None
 
@@ -63,13 +61,6 @@ def _native_step(step: CompiledStep) -> Step:
         len(step.range_class), step.classes, len(step.next) // (2 * columns), len(step.info), step.gap_start,
         step.has_gaps,
     )  # fmt: skip
-
-
-def _compile(pretokenizer: Pretokenizer) -> CompiledPattern:
-    from bpeflow.pretokenize.compiled import compile_pattern  # late, as it needs numpy
-
-    source = pretokenizer.regex
-    return compile_pattern((source,) if isinstance(source, str) else source)
 
 
 def why_regex(pretokenizer: Pretokenizer) -> str | None:

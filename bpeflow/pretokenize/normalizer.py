@@ -40,6 +40,11 @@ class Normalizer:
     def __bool__(self) -> bool:
         return bool(self.names)
 
+    @property
+    def lowers(self) -> bool:
+        """Whether a step makes text lower case."""
+        return "lowercase" in self.names
+
     def __call__(self, text: str) -> str:
         """Return the normalized text.
 
@@ -60,7 +65,7 @@ class Normalizer:
         # Line by line: a line end is a starter that is never composed. In most corpora, many lines are ASCII, and need
         # not be decoded. And a single character that *may* have to be composed makes `unicodedata` normalize all of
         # the text at 20 MB/s, to find that it is normalized.
-        lowers, changed = "lowercase" in self.names, False
+        lowers, changed = self.lowers, False
         lines = text.split(b"\n")
         for number, line in enumerate(lines):
             if lowers or not line.isascii():
@@ -72,7 +77,7 @@ class Normalizer:
 
     def keeps_ascii(self, text: bytes) -> bool:
         """Return whether no part of `text` is changed, because it is ASCII or there are no steps."""
-        return not self.names or ("lowercase" not in self.names and text.isascii())
+        return not self.names or (not self.lowers and text.isascii())
 
     def origins(self, text: str) -> tuple[str, list[Span]]:
         r"""Return the normalized text, and the part of `text` that each of its characters comes from.

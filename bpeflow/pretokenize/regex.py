@@ -6,15 +6,16 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, cached_property
 from itertools import chain, pairwise, zip_longest
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from bpeflow._util.text import Pattern, UnmatchedPolicy, close_matches
 from bpeflow.errors import ConfigError, PatternError, UnmatchedTextError
-from bpeflow.pretokenize import patterns
 from bpeflow.pretokenize.limits import TimeLimit, check_size
 from bpeflow.pretokenize.normalizer import Normalizer, load_normalizer
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.published import PUBLISHED_PATTERNS
+from bpeflow.pretokenize.syntax import UnsupportedPattern
+from bpeflow.pretokenize.tables import CompiledPattern, known_tables, learn_tables
 
 if TYPE_CHECKING:
     import regex as regex_module
@@ -43,8 +44,8 @@ class Unmatched(NamedTuple):
 class Pretokenizer:
     """Splits text into pre-tokens by one regular expression. Use `load_pretokenizer` to make one.
 
-    It is pickled as its source and compiled on first use: most processes leave the named patterns to the native scanner
-    and never import the `regex` module.
+    It is pickled as its source, with the tables of its automaton once they are known. The `regex` module compiles it on
+    first use: most processes leave pre-tokens to the native scanner and never import that module.
 
     Attributes:
         name: the name of the pattern, or ``"custom"``.
@@ -59,7 +60,6 @@ class Pretokenizer:
         self,
         name: str,
         source: Pattern,
-        cut: bytes | None = None,
         unmatched: UnmatchedPolicy = "isolate",
         normalizer: Normalizer = Normalizer(),  # noqa: B008 (it is immutable)
     ) -> None:
@@ -68,7 +68,6 @@ class Pretokenizer:
         Args:
             name: the name of the pattern, or ``"custom"``.
             source: the regular expression, or several.
-            cut: a regular expression over bytes whose matches start at safe cuts (see `patterns`); None for no cuts.
             unmatched: what to do with text that the regular expression does not match.
             normalizer: what is applied to text before it is split.
         """
@@ -77,7 +76,6 @@ class Pretokenizer:
         self.unmatched = unmatched
         self.normalizer = normalizer
         self._steps: tuple[Pretokenizer, ...] = ()  # of a `SequencePretokenizer`, each expression
-        self._cut = None if cut is None else re.compile(patterns.NORMALIZED[cut] if normalizer else cut)
 
     @cached_property
     def compiled(self) -> regex_module.Pattern[str]:
@@ -91,8 +89,28 @@ class Pretokenizer:
 
     @property
     def custom(self) -> bool:
-        """Whether the pattern is not a named one. Its safe cuts are unknown, so documents are never cut."""
+        """Whether the pattern is not a named one."""
         return self.name == _CUSTOM
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The regular expressions: one, or those of a sequence."""
+        return (self.regex,) if isinstance(self.regex, str) else self.regex
+
+    def tables(self) -> CompiledPattern:
+        """Return the tables of the pattern's automaton, compiled on first use. Raises `UnsupportedPattern`."""
+        found = known_tables(self.sources)
+        if found is None:
+            from bpeflow.pretokenize.compiled import compile_pattern  # late, as it needs numpy
+
+            try:
+                found = compile_pattern(self.sources)
+            except UnsupportedPattern as error:
+                found = str(error)
+            learn_tables(self.sources, found)
+        if isinstance(found, str):
+            raise UnsupportedPattern(found)
+        return found
 
     def pretokens(self, text: str) -> list[str]:
         """Return the pre-tokens of `text` from left to right, none of them empty.
@@ -213,31 +231,10 @@ class Pretokenizer:
         unmatched = self.find_unmatched(text)
         return UnmatchedTextError(self.describe(unmatched) if unmatched else "")
 
-    def find_cut(self, window: patterns.Utf8, start: int) -> int | None:
-        """Return the first position ``>= start`` at which a document that contains `window` may be cut.
-
-        Positions count bytes from the start of `window`. Whether a position is a cut depends on the `LOOK_BEHIND` bytes
-        before it, which must be in the window unless the document begins there, and on the `LOOK_AHEAD` bytes from it
-        on (see `patterns`). If fewer than those are left in the window, a cut may be missed. The result is never 0 or
-        ``len(window)``. It is None if there is no such position, and always for a custom pattern.
-
-        >>> load_pretokenizer("gpt2").find_cut(b"one two three", 4)
-        7
-        """
-        if self._cut is None:
-            return None
-        return patterns.find_cut(self._cut, window, start)
-
-    def find_last_cut(self, window: patterns.Utf8) -> int | None:
-        """Return the last position at which a document that contains `window` may be cut. Otherwise like `find_cut`.
-
-        >>> load_pretokenizer("gpt2").find_last_cut(b"one two three")
-        7
-        """
-        return None if self._cut is None else patterns.find_last_cut(self._cut, window)
-
-    def __reduce__(self) -> tuple[Callable[..., Pretokenizer], tuple[Pattern, UnmatchedPolicy, tuple[str, ...]]]:
-        return load_pretokenizer, (self.regex if self.custom else self.name, self.unmatched, self.normalizer.names)
+    def __reduce__(self) -> tuple[Callable[..., Pretokenizer], tuple[Any, ...]]:
+        source = self.regex if self.custom else self.name
+        known = known_tables(self.sources) if self.custom else None
+        return _load_pickled, (source, self.unmatched, self.normalizer.names, known)
 
     def __repr__(self) -> str:
         normalizer = f", {self.normalizer.names!r}" if self.normalizer else ""
@@ -257,8 +254,8 @@ class SequencePretokenizer(Pretokenizer):
 
     def __init__(self, patterns: Sequence[str], unmatched: UnmatchedPolicy, normalizer: Normalizer) -> None:
         """Initialize a pre-tokenizer. Raises as `load_pretokenizer` does."""
-        steps = tuple(load_pretokenizer(pattern) for pattern in patterns)
-        super().__init__(_CUSTOM, tuple(str(step.regex) for step in steps), None, unmatched, normalizer)
+        steps = tuple(_load_one(pattern) for pattern in patterns)
+        super().__init__(_CUSTOM, tuple(str(step.regex) for step in steps), unmatched, normalizer)
         self._steps = steps
 
     def split(self, text: str) -> tuple[list[str], list[str]]:
@@ -297,20 +294,40 @@ def load_pretokenizer(
     loaded = load_normalizer(normalizer)
     pattern = simplest_pattern(pattern)
     check_size(pattern)
-    if isinstance(pattern, tuple):
-        return SequencePretokenizer(pattern, unmatched, loaded)
+    pretokenizer = (
+        _load_one(pattern, unmatched, loaded)
+        if isinstance(pattern, str)
+        else SequencePretokenizer(pattern, unmatched, loaded)
+    )
+    if pretokenizer.custom and known_tables(pretokenizer.sources) is None:
+        for source in pretokenizer.sources:
+            _compile(source)  # raises now if it is invalid
+    return pretokenizer
+
+
+def _load_one(
+    pattern: str,
+    unmatched: UnmatchedPolicy = "isolate",
+    normalizer: Normalizer = Normalizer(),  # noqa: B008 (it is immutable)
+) -> Pretokenizer:
+    """Return the pre-tokenizer of a name, or of a regular expression, which may be invalid."""
     if pattern in NAMED_PATTERNS:
-        named = NAMED_PATTERNS[pattern]
-        return Pretokenizer(named.name, named.regex, named.cut, unmatched, loaded)
+        return Pretokenizer(pattern, NAMED_PATTERNS[pattern].regex, unmatched, normalizer)
     if not pattern:
         raise PatternError(f"the pattern is empty; use one of {', '.join(_NAMES)}, or a regular expression")
     if re.fullmatch(r"[A-Za-z0-9_-]+", pattern):
         nearest = close_matches(pattern.lower(), _NAMES)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
         raise PatternError(f"unknown pattern {pattern!r}; {hint}the named patterns are {', '.join(_NAMES)}")
-    pretokenizer = Pretokenizer(_CUSTOM, pattern, unmatched=unmatched, normalizer=loaded)
-    _ = pretokenizer.compiled  # raises now if it is invalid
-    return pretokenizer
+    return Pretokenizer(_CUSTOM, pattern, unmatched, normalizer)
+
+
+def _load_pickled(
+    pattern: Pattern, unmatched: UnmatchedPolicy, normalizer: Iterable[str], known: CompiledPattern | str | None
+) -> Pretokenizer:
+    if known is not None:
+        learn_tables((pattern,) if isinstance(pattern, str) else pattern, known)
+    return load_pretokenizer(pattern, unmatched, normalizer)
 
 
 def simplest_pattern(pattern: str | Sequence[str]) -> Pattern:

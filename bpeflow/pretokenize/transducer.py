@@ -76,24 +76,6 @@ class Transducer(NamedTuple):
     gap_start: int
 
 
-def leaves_gaps(dfa: Dfa) -> bool:
-    """Return whether an attempt can fail, so that there is text that the pattern does not match."""
-    found = {(after, False) for after, _ in dfa.table[0][: dfa.end]}  # states, and whether a match was seen on the way
-    unseen = [*found]
-    while unseen:
-        state, matched = unseen.pop()
-        if state == DEAD:
-            if not matched:
-                return True
-            continue
-        for after, match in dfa.table[state]:
-            reached = after, matched or match
-            if reached not in found:
-                found.add(reached)
-                unseen.append(reached)
-    return False
-
-
 def make_transducer(dfa: Dfa) -> Transducer | None:
     """Return the transducer of a DFA, without configurations that cannot be told apart; None if it is too large."""
     try:
@@ -110,7 +92,7 @@ class _Builder:
         self._configs: list[_Config] = []
         self._numbers: dict[_Config, int] = {}
         self._number(_Config())
-        self._gaps = leaves_gaps(dfa)
+        self._gaps = dfa.leaves_gaps()
         self._gap_start = self._number(_Config(in_gap=True)) if self._gaps else 0
         self._flags: list[list[int]] = []
         self._moves: list[list[int]] = []

@@ -23,6 +23,7 @@ from bpeflow._util.native import (
     Handle,
     Prepared,
     Vocabulary,
+    address,
     check_status,
     load_library,
 )
@@ -213,7 +214,7 @@ class NativeEncoder:
         """Encode one text into `ids`, or only count its ids. Return their number."""
         encoding = session.encoding(self._pattern, self._native_specials(specials), ids)
         function = self._library.bpeflow_encoder_encode
-        status = function(session.handle, byref(encoding), _address(text), byref(c_uint64(len(text))), 1, None)
+        status = function(session.handle, byref(encoding), address(text), byref(c_uint64(len(text))), 1, None)
         if status:
             _raise(status, function, bytes(text))
         return int(encoding.written)
@@ -430,10 +431,3 @@ def _raise(status: int, function: Any, text: bytes) -> None:
     if status == UNMATCHED:
         raise UnmatchedTextError("the pattern does not match all text")
     check_status(status, function)
-
-
-def _address(text: Utf8) -> bytes | int:
-    """Return a text in a form that ctypes passes as its address."""
-    if isinstance(text, bytes):
-        return text
-    return int(np.frombuffer(text, np.uint8).ctypes.data)

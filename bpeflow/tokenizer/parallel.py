@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from bpeflow._util.machine import available_cores
 from bpeflow.errors import ConfigError, InvalidTextError, PatternTimeoutError, SpecialTokenError, UnmatchedTextError
 from bpeflow.flow import map_in_threads
+from bpeflow.pretokenize.cutter import Cutter, load_cutter
 from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.pretokenize.regex import Pretokenizer
-from bpeflow.tokenizer.encoder import Encoder, invalid_utf8_error
+from bpeflow.tokenizer.encoder import Encoder, invalid_utf8_error, text_error
 from bpeflow.tokenizer.special_tokens import SpecialTokens
 from bpeflow.tokenizer.validate import for_each
 
@@ -64,10 +65,10 @@ def encode_text(
     try:
         parts = in_threads([*cut_text(text, pretokenizer, specials)], encode, threads)
         return concatenate(parts, len(text), dtype)
-    except UnmatchedTextError:
-        raise
+    except UnmatchedTextError as error:
+        raise text_error(error, bytes(text), specials, pretokenizer) from None  # with the position in the whole text
     except InvalidTextError:
-        raise invalid_utf8_error(text) from None  # with the position in the whole text
+        raise invalid_utf8_error(text) from None
 
 
 def encode_texts(
@@ -134,11 +135,12 @@ def cut_text(text: Utf8, pretokenizer: Pretokenizer, specials: SpecialTokens) ->
 
     Cuts are safe cuts of the pattern. No occurrence of a special token spans a cut, not even one that encoding does not
     find because it overlaps with another. So the two sides of a cut have the special tokens that the whole has. A text
-    with a custom pattern is not cut.
+    with a pattern that cannot be compiled is not cut.
     """
     start = 0
-    while len(text) - start > PART_BYTES:
-        cut = _find_cut(text, start + PART_BYTES, pretokenizer, specials)
+    cutter = load_cutter(pretokenizer) if len(text) > PART_BYTES else None
+    while cutter is not None and len(text) - start > PART_BYTES:
+        cut = _find_cut(text, start + PART_BYTES, cutter, specials)
         if cut is None:
             break
         yield start, cut
@@ -146,10 +148,10 @@ def cut_text(text: Utf8, pretokenizer: Pretokenizer, specials: SpecialTokens) ->
     yield start, len(text)
 
 
-def _find_cut(text: Utf8, start: int, pretokenizer: Pretokenizer, specials: SpecialTokens) -> int | None:
-    cut = pretokenizer.find_cut(text, start)
+def _find_cut(text: Utf8, start: int, cutter: Cutter, specials: SpecialTokens) -> int | None:
+    cut = cutter.find_cut(text, start)
     while cut is not None and specials.spans(text, cut):
-        cut = pretokenizer.find_cut(text, cut + 1)
+        cut = cutter.find_cut(text, cut + 1)
     return cut
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from bpeflow.errors import InputTypeError, PatternTimeoutError, UnmatchedTextError
+from bpeflow.pretokenize.cutter import load_cutter
 from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.tokenizer.special_tokens import SpecialTokens, check_disallowed
 from bpeflow.tokenizer.validate import to_utf8
@@ -39,14 +40,14 @@ def encode_stream(
 class TextCutter:
     """Cuts a text that arrives in pieces into new pieces that can be encoded separately.
 
-    A text may be cut at the end of a special token, and at the pattern's safe cuts (see `pretokenize.patterns`) between
+    A text may be cut at the end of a special token, and at the pattern's safe cuts (see `pretokenize.cuts`) between
     two special tokens. Text after the last possible cut waits for more. So does text that could turn out to be a
     special token, or a longer one than it is so far. No special token spans a cut. So the two sides, each read from its
     start, have the special tokens that the whole has.
     """
 
     def __init__(self, pretokenizer: Pretokenizer, specials: SpecialTokens) -> None:
-        self._pretokenizer = pretokenizer
+        self._cutter = load_cutter(pretokenizer)
         self._specials = specials
         self._held = b""
         self._new: list[bytes] = []
@@ -78,7 +79,8 @@ class TextCutter:
             start = found.end
             if start > undecided:
                 undecided = literals.begins_at_end(data, start)
-        return start + (self._pretokenizer.find_last_cut(data[start:undecided]) or 0)
+        cut = self._cutter and self._cutter.find_last_cut(data[start:undecided])
+        return start + (cut or 0)
 
 
 class StreamDecoder:
@@ -106,6 +108,10 @@ class StreamDecoder:
         """
         self._decode_bytes = decode_bytes
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors)
+
+    def __repr__(self) -> str:
+        held, _ = self._decoder.getstate()
+        return f"StreamDecoder({held!r} held back, errors={self._decoder.errors!r})"
 
     def feed(self, ids: int | Sequence[int] | NDArray[Any]) -> str:
         """Add one or more ids and return the text that is complete now.

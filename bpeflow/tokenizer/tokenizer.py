@@ -17,11 +17,13 @@ from numpy.typing import DTypeLike, NDArray
 
 import bpeflow
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, close_matches
+from bpeflow.config.documented import takes_settings
 from bpeflow.errors import ConfigError, InputTypeError, NativeUnavailableError, SpecialTokenError, UnknownTokenError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens, tokenizer_hash
 from bpeflow.pretokenize.patterns import Utf8
-from bpeflow.pretokenize.regex import load_pretokenizer
+from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, Encoder
+from bpeflow.tokenizer.names import hint_for
 from bpeflow.tokenizer.native_encoder import NativeEncoder
 from bpeflow.tokenizer.offsets import Offsets, token_lengths, token_offsets
 from bpeflow.tokenizer.padding import Padding
@@ -38,6 +40,7 @@ from bpeflow.tokenizer.streaming import StreamDecoder, TextCutter, encode_stream
 from bpeflow.tokenizer.validate import (
     Ids,
     as_utf8,
+    documents_of,
     for_each,
     list_of_texts,
     make_vocab,
@@ -93,7 +96,7 @@ class Tokenizer:
         self,
         vocab: Mapping[int, bytes] | Vocab,
         merges: Iterable[Merge],
-        special_tokens: Iterable[str] | None = None,
+        special_tokens: str | Iterable[str] | None = None,
         pattern: str | Sequence[str] | None = None,
         *,
         unmatched: UnmatchedPolicy | None = None,
@@ -148,6 +151,7 @@ class Tokenizer:
     # ---- making, loading and saving ----
 
     @classmethod
+    @takes_settings
     def train(
         cls,
         corpus: str | Path | Iterable[str | Path | bytes | Mapping[str, Any]],
@@ -174,6 +178,40 @@ class Tokenizer:
         return cls.from_spec(trained.tokenizer.to_spec())
 
     @classmethod
+    @takes_settings
+    def train_from_iterator(
+        cls,
+        iterator: Iterable[str | bytes | Mapping[str, Any] | Sequence[str]],
+        vocab_size: int,
+        *,
+        progress: bool = False,
+        observer: bpeflow.Observer | None = None,
+        **settings: Unpack[TokenizerKeywords],
+    ) -> Self:
+        """Train a tokenizer on documents, or on lists of documents, from any iterable.
+
+        Args:
+            iterator: the documents, as for `bpeflow.count`. A list or tuple in it is a batch of them, as batch
+                iterators for HuggingFace tokenizers yield.
+            vocab_size: as for `train`; also the following.
+            progress: as for `train`.
+            observer: as for `train`.
+            settings: as for `train`.
+
+        Raises:
+            Exception: as `bpeflow.train` does.
+
+        >>> from bpeflow import Tokenizer
+        >>> Tokenizer.train_from_iterator([["low low", "low"], ["lower"]], vocab_size=258).merges
+        ((b'o', b'w'),)
+        """
+        if isinstance(iterator, (str, bytes)) or not isinstance(iterator, Iterable):
+            raise InputTypeError(
+                f"the iterator of documents is {type(iterator).__name__}; for files use Tokenizer.train(path)"
+            )
+        return cls.train(documents_of(iterator), vocab_size, progress=progress, observer=observer, **settings)
+
+    @classmethod
     def from_spec(cls, spec: TokenizerSpec, *, encoder: str = "auto", cache_bytes: int = DEFAULT_CACHE_BYTES) -> Self:
         """Make a tokenizer from the content of a tokenizer file. Raises as the constructor does."""
         tokenizer = cls.__new__(cls)
@@ -185,7 +223,7 @@ class Tokenizer:
         cls,
         vocab_filepath: str | Path,
         merges_filepath: str | Path,
-        special_tokens: Iterable[str] | None = None,
+        special_tokens: str | Iterable[str] | None = None,
         pattern: str | Sequence[str] | None = None,
         *,
         whole_tokens: bool = False,
@@ -221,7 +259,7 @@ class Tokenizer:
         cls,
         source: str | Path | object,
         pattern: str | Sequence[str] | None = None,
-        special_tokens: Mapping[str, int | None] | Iterable[str] | None = None,
+        special_tokens: str | Mapping[str, int | None] | Iterable[str] | None = None,
         *,
         known: str | None = None,
         encoder: str = "auto",
@@ -265,7 +303,7 @@ class Tokenizer:
         cls,
         name: str | Path,
         pattern: str | Sequence[str] | None = None,
-        special_tokens: Mapping[str, int | None] | Iterable[str] | None = None,
+        special_tokens: str | Mapping[str, int | None] | Iterable[str] | None = None,
         *,
         revision: str | None = None,
         known: str | None = None,
@@ -297,6 +335,7 @@ class Tokenizer:
         spec = any_format.load_pretrained(str(name), pattern, special_tokens or (), known, revision)
         return cls.from_spec(spec, encoder=encoder, cache_bytes=cache_bytes)
 
+    @takes_settings
     def save(
         self,
         path: str | Path,
@@ -350,6 +389,7 @@ class Tokenizer:
         converted: tokenizers.Tokenizer = live.to_tokenizers(self._spec)
         return converted
 
+    @takes_settings
     def to_transformers(self, **options: Unpack[TransformersKeywords]) -> transformers.PreTrainedTokenizerFast:
         """Return the tokenizer as one of transformers, with the `options` of `save`. Raises as `to_tiktoken` does."""
         from bpeflow.formats import live
@@ -360,7 +400,7 @@ class Tokenizer:
         )
         return converted
 
-    def with_special_tokens(self, special_tokens: Iterable[str]) -> Self:
+    def with_special_tokens(self, special_tokens: str | Iterable[str]) -> Self:
         """Return a tokenizer with further special tokens, which get the ids after the greatest.
 
         A special token that is an ordinary token already, or a special one, keeps its id. Raises as the constructor
@@ -378,8 +418,13 @@ class Tokenizer:
         """Return what a tokenizer file can hold: the vocabulary, the pattern, `whole_tokens` and the normalizer."""
         return self._spec
 
-    def __reduce__(self) -> tuple[Callable[[TokenizerSpec], Self], tuple[TokenizerSpec]]:
-        return partial(type(self).from_spec, **self._options), (self._spec,)
+    def __reduce__(self) -> tuple[Callable[..., Self], tuple[TokenizerSpec, Pretokenizer]]:
+        return partial(type(self)._load_pickled, **self._options), (self._spec, self._pretokenizer)
+
+    @classmethod
+    def _load_pickled(cls, spec: TokenizerSpec, _: Pretokenizer, **options: Any) -> Self:
+        """Load a tokenizer after its pre-tokenizer, with which the tables of the pattern come to this process."""
+        return cls.from_spec(spec, **options)
 
     # ---- vocabulary ----
 
@@ -494,6 +539,9 @@ class Tokenizer:
     def _hash(self) -> str:
         return tokenizer_hash(self._spec)
 
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"'Tokenizer' object has no attribute {name!r}{hint_for(name, dir(type(self)))}")
+
     def __repr__(self) -> str:
         specials = f", {len(self.special_tokens)} special" if self.special_tokens else ""
         normalizer = f", normalizer={', '.join(self.normalizer)!r}" if self.normalizer else ""
@@ -545,8 +593,8 @@ class Tokenizer:
             allowed_special: as for `encode`.
             disallowed_special: as for `encode`.
             dtype: uint16 or uint32; by default `dtype` of the tokenizer.
-            num_threads: by default one per core. A text with a custom pattern cannot be cut and is encoded in one
-                thread.
+            num_threads: by default one per core. A text with a pattern that cannot be compiled cannot be cut and is
+                encoded in one thread.
 
         Raises:
             ConfigError: `dtype` is too small or neither of the two, or `num_threads` is less than 1.
@@ -696,7 +744,7 @@ class Tokenizer:
 
         The ids are those of the joined pieces, however the text was cut. The stream reads about 8,000 characters ahead
         and holds less than 1 MB besides the current piece. It holds more only where the text cannot be cut: in a longer
-        word, or, with a custom pattern, in a longer stretch between two special tokens.
+        word, or, with a pattern that cannot be compiled, in a longer stretch between two special tokens.
 
         Invalid arguments raise at once, as for `encode`. Errors in the text raise when the stream reaches them.
         """
@@ -716,6 +764,7 @@ class Tokenizer:
         data = as_utf8(text)
         return self._encoder.count_tokens(data, self._specials(data, allowed_special, disallowed_special))
 
+    @takes_settings
     def encode_file(
         self,
         src: str | Path | Sequence[str | Path | Mapping[str, Any]] | Iterable[str | bytes | Mapping[str, Any]],
@@ -752,6 +801,7 @@ class Tokenizer:
         """
         return bpeflow.encode_file(self, src, dst, progress=progress, observer=observer, **options)
 
+    @takes_settings
     def encode_documents(
         self,
         documents: Iterable[str | bytes | Mapping[str, Any]],

@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Incremented with every change below. Python refuses a library with another number. */
-#define BPEFLOW_ABI 13
+#define BPEFLOW_ABI 14
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
@@ -86,6 +86,17 @@ BPEFLOW_API int bpeflow_pattern_new(const bpeflow_step *steps, uint32_t count, u
                                     bpeflow_pattern **pattern);
 
 BPEFLOW_API void bpeflow_pattern_free(bpeflow_pattern *pattern);
+
+enum bpeflow_cut {
+    BPEFLOW_LAST_CUT = 1,   /* the last place instead of the first one */
+    BPEFLOW_NORMALIZED = 2, /* the text will be normalized after it is cut */
+    BPEFLOW_LOWERCASED = 4, /* … to lower case, too */
+};
+
+/* Return the first place from `start` on where a text may be cut without changing a pre-token, which is never at its
+ * start or end; 0 if there is none. The text need not be valid UTF-8. `flags` are of enum bpeflow_cut. */
+BPEFLOW_API uint64_t bpeflow_pattern_find_cut(const bpeflow_pattern *pattern, const uint8_t *text, uint64_t size,
+                                              uint64_t start, uint32_t flags);
 
 /* ---- counting pre-tokens --------------------------------------------------------------------------------------- */
 

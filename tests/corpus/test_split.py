@@ -27,7 +27,11 @@ from bpeflow.errors import CorpusError
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer
 
-CUSTOM = r"\w+ ?\w|\s+|(?<=x)."  # looks behind and ahead, and matches across every safe cut of the named patterns
+#: Looks behind, so it cannot be compiled, and matches across every safe cut of the named patterns.
+NOT_COMPILED = r"\w+ ?\w|\s+|(?<=x)."
+
+#: Custom patterns that are compiled; the second leaves gaps.
+COMPILED = [r"\p{L}+|\P{L}", r"[a-z]+ ?|\p{Han}"]
 
 # Delimiters that overlap themselves, each other and the safe cuts of patterns, and text made of their parts.
 DELIMITERS = ["\n\n", "\n", "aa", "aba", "a b", "b a", "a a", " a", "|", "||", "<|e|>", "<|e|><|x|>", "|><", "x|>", "é"]
@@ -37,7 +41,7 @@ some_text = st.lists(some_run, max_size=15).map(lambda parts: "".join(parts).enc
 some_bytes = st.lists(st.sampled_from([part.encode() for part in PARTS] + [b"\xc3", b"\xa9", b"\xff"]), max_size=25)
 some_delimiter = st.sampled_from(DELIMITERS) | st.text("ab \n|", min_size=1, max_size=4)
 some_delimiters = st.tuples(st.none() | some_delimiter, st.lists(some_delimiter, max_size=3))
-some_pattern = st.sampled_from([*NAMED_PATTERNS, CUSTOM])
+some_pattern = st.sampled_from([*NAMED_PATTERNS, *COMPILED, NOT_COMPILED])
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +183,7 @@ def test_a_separator_is_preferred_to_a_cut_within_reach(path: Path) -> None:
     assert _pieces(path, b"a b c d|f g", 4, "|") == [b"a b c d|", b"f g"]
 
 
-@pytest.mark.parametrize(("pattern", "cut"), [(r"\S+|\s+", True), ("gpt2", False)])
+@pytest.mark.parametrize(("pattern", "cut"), [(NOT_COMPILED, True), ("gpt2", False), (COMPILED[0], False)])
 def test_documents_stay_whole_if_the_pattern_or_the_caller_requires_it(path: Path, pattern: str, cut: bool) -> None:
     document = b"one two " * 100_000
     assert _pieces(path, document + b"|" + document, 1000, "|", pattern, cut) == [document + b"|", document]
@@ -204,7 +208,7 @@ UNBROKEN = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pattern", NAMED_PATTERNS)
+@pytest.mark.parametrize("pattern", [*NAMED_PATTERNS, COMPILED[0]])
 @pytest.mark.parametrize("kind", UNBROKEN)
 def test_a_document_without_separators_is_divided_evenly_with_the_same_counts(
     path: Path, kind: str, pattern: str
@@ -222,16 +226,16 @@ def test_a_document_without_separators_is_divided_evenly_with_the_same_counts(
     assert parts == Counter(pretokenizer.pretokens(data.decode()))
 
 
-@pytest.mark.parametrize("pattern", [*NAMED_PATTERNS, CUSTOM])
+@pytest.mark.parametrize("pattern", [*NAMED_PATTERNS, r"\w+|\s+|[^\w\s]+", NOT_COMPILED])
 @pytest.mark.parametrize("run", ["a", "字", " ", "="])
 def test_text_that_cannot_be_cut_is_one_chunk(path: Path, run: str, pattern: str) -> None:
     data = (run * (2_000_000 // len(run.encode()))).encode()
     assert _pieces(path, data, 10_000, "<|endoftext|>", pattern) == [data]
 
 
-def test_a_custom_pattern_is_not_cut_where_named_ones_are(path: Path) -> None:
+def test_a_pattern_that_is_not_compiled_is_not_cut_where_named_ones_are(path: Path) -> None:
     data = (UNBROKEN["minified code"] * 10_000).encode()
-    assert _pieces(path, data, 10_000, "<|endoftext|>", CUSTOM) == [data]
+    assert _pieces(path, data, 10_000, "<|endoftext|>", NOT_COMPILED) == [data]
 
 
 def test_empty_files_have_no_chunks(path: Path) -> None:

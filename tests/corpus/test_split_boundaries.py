@@ -94,10 +94,10 @@ def test_a_cut_between_wide_characters_at_a_window_edge_is_found() -> None:
 def test_a_wide_space_across_a_window_edge_is_not_mistaken_for_something_else() -> None:
     for shift in range(-8, 9):
         for space in "\x85\xa0\u1680\u2003\u3000":
-            data = b"x" * (WINDOW_BYTES + shift) + f"'{space} ".encode() + b"x" * 100
-            assert _boundary(data, 1, Delimiters(None), cut=True) == len(data)
-            target = WINDOW_BYTES + shift + 1 + len(space.encode())
-            assert _boundary(data, target, Delimiters(None), cut=True) == len(data)
+            length = WINDOW_BYTES + shift
+            data = b"x" * length + f"{space} ".encode() + b"x" * 100
+            assert _boundary(data, 1, Delimiters(None), cut=True) == length
+            assert _boundary(data, length + 1, Delimiters(None), cut=True) == len(data)
 
 
 def test_the_search_continues_in_the_next_stretch() -> None:

@@ -47,7 +47,7 @@ def test_a_failure_in_a_thread_ends_all_threads(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("pattern", ["gpt2", CUSTOM], ids=["threads", "processes"])
 def test_a_slow_encoder_holds_the_others_back(pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first chunk takes long (a custom pattern never cuts a document). A bounded number of others wait for it."""
+    """The first chunk takes long (a single word is never cut). A bounded number of others wait for it."""
     monkeypatch.setattr(corpus_encoder, "_CHUNKS_PER_WORKER", 2)
     monkeypatch.setattr(corpus_encoder, "SMALL_INPUT", 0)
     encode_chunk = ChunkEncoder.encode
@@ -58,7 +58,7 @@ def test_a_slow_encoder_holds_the_others_back(pattern: str, tmp_path: Path, monk
         return encode_chunk(self, chunk, buffer)
 
     monkeypatch.setattr(ChunkEncoder, "encode", slow_at_first)  # in threads; processes have the long document
-    first = b"hello there " * (60_000 if pattern == CUSTOM else 10)
+    first = b"hello" * (120_000 if pattern == CUSTOM else 10)
     [path] = write_files(tmp_path, [first + EOT.encode() + (b"hello" + EOT.encode()) * 200])
     arrived: list[int] = []
     another_arrived = threading.Event()

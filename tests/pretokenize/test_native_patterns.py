@@ -20,10 +20,11 @@ from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.corpus.documents import Delimiters
 from bpeflow.counting.table import NativeTable, RegexTable
 from bpeflow.errors import NativeError, UnmatchedTextError
-from bpeflow.pretokenize.compiled import CompiledPattern, CompiledStep, compile_pattern, compile_step
+from bpeflow.pretokenize.compiled import compile_pattern, compile_step
 from bpeflow.pretokenize.native import native_unicode_version, new_compiled_pattern, why_not_compiled, why_regex
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer, unicode_version
+from bpeflow.pretokenize.tables import CompiledPattern, CompiledStep
 
 SEQUENCES: dict[str, list[str]] = {
     "deepseek_v3": [SPLIT_PATTERNS[f"deepseek_v3_{number}"] for number in (1, 2, 3)],

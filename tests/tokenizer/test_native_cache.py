@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from small import spec_of
 
+from bpeflow._util import native
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.native import native_instructions
 from bpeflow.tokenizer import native_encoder
@@ -204,7 +205,7 @@ def test_special_tokens_are_held_during_a_call(monkeypatch: pytest.MonkeyPatch) 
     """Another thread may put an equal one into the encoder's cache meanwhile, or the cache may be emptied."""
     encoder = NativeEncoder(spec())
     held = []
-    make, address = native_encoder.Session.encoding, native_encoder._address
+    make, address = native_encoder.Session.encoding, native.address
 
     def encoding(self, pattern, specials, ids):
         held.append(weakref.ref(specials))
@@ -216,7 +217,7 @@ def test_special_tokens_are_held_during_a_call(monkeypatch: pytest.MonkeyPatch) 
         return address(text)
 
     monkeypatch.setattr(native_encoder.Session, "encoding", encoding)
-    monkeypatch.setattr(native_encoder, "_address", alive)
+    monkeypatch.setattr(native_encoder, "address", alive)
     specials = SpecialTokens.of({"<s>": 97})
     assert len(encoder.encode_to_array(memoryview(b"ab<s>" * 1000), specials, np.dtype(np.uint32)))
     assert held

@@ -90,8 +90,14 @@ def test_no_more_text_is_held_back_than_necessary() -> None:
     assert cutter.flush() == b" "
 
 
-def test_a_custom_pattern_is_cut_only_after_special_tokens() -> None:
+def test_a_custom_pattern_is_cut_as_a_named_one() -> None:
     cutter = TextCutter(load_pretokenizer(r"\w+|\W"), SpecialTokens.of({"<a>": 300}))
+    assert cutter.feed(b"one two three") == b"one two "
+    assert cutter.flush() == b"three"
+
+
+def test_a_pattern_that_is_not_compiled_is_cut_only_after_special_tokens() -> None:
+    cutter = TextCutter(load_pretokenizer(r"\b\w+|\W|\w"), SpecialTokens.of({"<a>": 300}))
     assert cutter.feed(b"one two three") == b""
     assert cutter.feed(b"one two three <a> four") == b"one two threeone two three <a>"
     assert cutter.flush() == b" four"

@@ -21,8 +21,9 @@ from bpeflow.backends import BACKENDS
 from bpeflow.backends.base import MERGE_DTYPE
 from bpeflow.backends.native_backend import NativeBackend
 from bpeflow.errors import BpeflowError
-from bpeflow.pretokenize.compiled import CompiledPattern, CompiledStep, compile_step
+from bpeflow.pretokenize.compiled import compile_step
 from bpeflow.pretokenize.native import new_compiled_pattern
+from bpeflow.pretokenize.tables import CompiledPattern, CompiledStep
 from fuzzing.choices import Choices
 from fuzzing.difference import REFUSED, outcome
 

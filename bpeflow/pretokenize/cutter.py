@@ -1,0 +1,127 @@
+"""`Cutter`: finds the safe cuts of a pattern in text, natively or in Python. `cuts` has the proof."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from functools import lru_cache
+from typing import Protocol
+
+from bpeflow._util.native import address, load_library
+from bpeflow.errors import NativeUnavailableError
+from bpeflow.pretokenize.native import new_pattern, why_not_compiled
+from bpeflow.pretokenize.patterns import Utf8
+from bpeflow.pretokenize.regex import Pretokenizer
+from bpeflow.pretokenize.tables import STRONG, UNSAFE, WEAK, CompiledStep
+
+#: Whether a position is a cut depends on the two characters around it: at most so many bytes before and from it on.
+LOOK_BEHIND = LOOK_AHEAD = 4
+
+#: `enum bpeflow_cut` of the header.
+_LAST_CUT, _NORMALIZED, _LOWERCASED = 1, 2, 4
+
+
+class Cutter(Protocol):
+    """Finds safe cuts. Positions count bytes from the start of a window, which is part of a document."""
+
+    def find_cut(self, window: Utf8, start: int) -> int | None:
+        """Return the first position ``>= start`` at which a document that contains `window` may be cut.
+
+        Whether a position is a cut depends on the `LOOK_BEHIND` bytes before it, which must be in the window unless the
+        document begins there, and on the `LOOK_AHEAD` bytes from it on. If fewer than those are left in the window, a
+        cut may be missed. The result is never 0 or ``len(window)``. It is None if there is no such position.
+        """
+        ...
+
+    def find_last_cut(self, window: Utf8) -> int | None:
+        """Return the last position at which a document that contains `window` may be cut. Otherwise like `find_cut`."""
+        ...
+
+
+def load_cutter(pretokenizer: Pretokenizer) -> Cutter | None:
+    """Return the cutter of a pattern; None if the pattern cannot be compiled, so that no cuts are known.
+
+    >>> from bpeflow.pretokenize.regex import load_pretokenizer
+    >>> load_cutter(load_pretokenizer("gpt2")).find_cut(b"one two three", 4)
+    7
+    """
+    if why_not_compiled(pretokenizer) is not None:
+        return None
+    try:
+        return NativeCutter(pretokenizer)
+    except NativeUnavailableError:
+        return PythonCutter(pretokenizer)
+
+
+class NativeCutter:
+    """Implements `Cutter` with the native library."""
+
+    def __init__(self, pretokenizer: Pretokenizer) -> None:
+        """Prepare a pattern that can be compiled. Raises `NativeUnavailableError`."""
+        self._pattern = new_pattern("count", pretokenizer)
+        self._find_cut = load_library("count").bpeflow_pattern_find_cut
+        normalizer = pretokenizer.normalizer
+        self._flags = _NORMALIZED * bool(normalizer) + _LOWERCASED * normalizer.lowers
+
+    def find_cut(self, window: Utf8, start: int) -> int | None:
+        """Return the first cut from a position on."""
+        return self._find_cut(self._pattern, address(window), len(window), start, self._flags) or None
+
+    def find_last_cut(self, window: Utf8) -> int | None:
+        """Return the last cut."""
+        return self._find_cut(self._pattern, address(window), len(window), 0, self._flags | _LAST_CUT) or None
+
+
+class PythonCutter:
+    """Implements `Cutter` in Python: the reference."""
+
+    def __init__(self, pretokenizer: Pretokenizer) -> None:
+        """Prepare the tables of a pattern that can be compiled."""
+        self._steps = [(array("I", step.first), step) for step in pretokenizer.tables().steps]
+        self._drops = pretokenizer.unmatched == "drop"
+        self._normalizer = pretokenizer.normalizer
+        self._is_safe = lru_cache(maxsize=1 << 14)(self._is_safe_pair)
+
+    def find_cut(self, window: Utf8, start: int) -> int | None:
+        """Return the first cut from a position on."""
+        positions = range(max(start, 1), len(window))
+        return next((position for position in positions if self._is_cut(window, position)), None)
+
+    def find_last_cut(self, window: Utf8) -> int | None:
+        """Return the last cut."""
+        positions = range(len(window) - 1, 0, -1)
+        return next((position for position in positions if self._is_cut(window, position)), None)
+
+    def _is_cut(self, window: Utf8, position: int) -> bool:
+        lead = window[position]
+        start = position - 1
+        while start > 0 and position - start < LOOK_BEHIND and window[start] & 0xC0 == 0x80:
+            start -= 1
+        size = 1 + (lead >= 0xC0) + (lead >= 0xE0) + (lead >= 0xF0)
+        try:
+            x, w = bytes(window[start:position]).decode(), bytes(window[position : position + size]).decode()
+        except UnicodeDecodeError:
+            return False
+        return len(x) == len(w) == 1 and self._is_safe(x, w)
+
+    def _is_safe_pair(self, x: str, w: str) -> bool:
+        if self._normalizer:
+            if not (_is_stable(x) and _is_stable(w)) or "A" <= w.upper() <= "Z" or w in "<=>":
+                return False
+            x = x.lower() if self._normalizer.lowers else x
+        for first, step in self._steps:
+            kind = step.cuts[_class(first, step, x) * step.classes + _class(first, step, w)]
+            if kind == STRONG or (kind == WEAK and self._drops):
+                return True
+            if kind == UNSAFE:
+                return False
+        return False
+
+
+def _class(first: array[int], step: CompiledStep, character: str) -> int:
+    return step.range_class[bisect_right(first, ord(character)) - 1]
+
+
+def _is_stable(character: str) -> bool:
+    """Return whether a character is the same in all normalization forms, whatever is before it."""
+    return character <= "\x7f" or "\u4e00" <= character <= "\u9fff"
