@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from bpeflow import __version__
+from bpeflow._util.text import format_size
 from bpeflow.config import make_settings
 from bpeflow.config.encoding import EncodeSettings
 from bpeflow.corpus.documents import Delimiters, DocumentStatistics
@@ -96,16 +97,17 @@ def encode_file(
         src: files, folders, globs, ``@lists`` of these, ``-`` for standard input, and URLs that fsspec supports;
             compressed or not. They are encoded in the given order, the files of a folder or glob in the order of their
             paths, and each file once. Mappings in a list are sources, as in the setting `sources`, and come last; their
-            weights are ignored, and so is `max_bytes`, unless `sampled` is true. Or an iterable of documents, as for `bpeflow.count`.
+            weights are ignored, and so is `max_bytes`, unless `sampled` is true. Or an iterable of documents, as for
+            `bpeflow.count`.
         dst: the token file to write.
         progress: show progress on standard error, or in the notebook.
         observer: progress callbacks, instead.
         options: the other `bpeflow.config.encoding.EncodeSettings`, which describes each, as ``bpeflow encode
             --help`` does. For the ids: `dtype`, `separator`, `end_token`, `special_tokens_as_text`. For the files:
             `format`, `index`, `shard_tokens`, `val_fraction`, `seed`, `overwrite`. For the corpus: `sources`,
-            `sampled`, `input_format`, `text_field`, `text_column`, `exclude`, `invalid_utf8`, `bad_records`. For the work:
-            `num_threads`, `chunk_size`, `engine` (``{"kind": "ray"}`` for a Ray cluster, which sees the input and the
-            folder of `dst` under the same paths).
+            `sampled`, `input_format`, `text_field`, `text_column`, `exclude`, `invalid_utf8`, `bad_records`. For the
+            work: `num_threads`, `chunk_size`, `engine` (``{"kind": "ray"}`` for a Ray cluster, which sees the input and
+            the folder of `dst` under the same paths).
 
     Returns:
         The files that were written, and statistics of the corpus.
@@ -283,23 +285,18 @@ def _describe(work: CorpusEncoder, end_token: str | None) -> dict[str, Any]:
 
 
 def _each_document_once(settings: EncodeSettings) -> EncodeSettings:
-    """Return the settings without what a mixture is for in training, and say what that means here."""
-    weighted = [f"{source.name} ({source.weight})" for source in settings.sources if source.weight != 1]
+    """Return the settings without what only makes a mixture for training, and say what is ignored."""
+    sources = settings.sources
+    weighted = [f"{source.name} ({source.weight})" for source in sources if source.weight != 1]
+    sampled = [f"{source.name} ({format_size(source.max_bytes)})" for source in sources if source.max_bytes is not None]
     if weighted:
         log.info("weights are ignored, as a token file has each document once: %s", ", ".join(weighted))
-    sampled = [
-        f"{source.name} ({format_size(source.max_bytes)})"
-        for source in settings.sources
-        if source.max_bytes is not None
-    ]
     if sampled and settings.sampled:
         log.info("only random samples of these sources are encoded: %s", ", ".join(sampled))
     elif sampled:
-        log.info(
-            "max_bytes is ignored, and whole sources are encoded (--sampled for the samples): %s", ", ".join(sampled)
-        )
-    ignored: dict[str, Any] = {"weight": 1} if settings.sampled else {"weight": 1, "max_bytes": None}
-    return settings.model_copy(update={"sources": tuple(each.model_copy(update=ignored) for each in settings.sources)})
+        log.info("max_bytes is ignored: whole sources are encoded (--sampled for the samples): %s", ", ".join(sampled))
+    changes: dict[str, Any] = {"weight": 1} if settings.sampled else {"weight": 1, "max_bytes": None}
+    return settings.model_copy(update={"sources": tuple(source.model_copy(update=changes) for source in sources)})
 
 
 def _text_rules(tokenizer: Tokenizer, settings: EncodeSettings, sources: Sequence[Source]) -> TextRules:
