@@ -1,11 +1,24 @@
-"""bpeflow: train byte-level BPE vocabularies from corpora of any size, exactly and fast, and encode with them.
+"""Train byte-level BPE tokenizers from corpora of any size, exactly and fast, and encode with them.
 
-All public names but the exceptions are imported on first use, because worker processes import this package too and need
-only a few of its modules.
+from bpeflow import Tokenizer
+
+tokenizer = Tokenizer.train("corpus.txt", vocab_size=32_000)          # files, folders, globs, or iter(documents)
+tokenizer.encode("some text<|endoftext|>")                            # a list of ids
+tokenizer.encode_batch_to_numpy(["many", "texts"])                    # ids of all texts, and offsets
+tokenizer.encode_file("corpus.txt", "train.bin")                      # a token file, for load_tokens("train.bin")
+tokenizer.save("mine"); Tokenizer.load("mine")                        # or tokenizer.json, cl100k_base.tiktoken …
+Tokenizer.from_pretrained("gpt2")                                     # a published tokenizer, by its name
+
+vocab, merges = bpeflow.train_bpe("corpus.txt", vocab_size=32_000)    # the interface of Stanford CS336
+print(bpeflow.evaluate({"mine": tokenizer}, "held_out.txt"))          # bytes per token, speed …
 """
+
+# All public names but the exceptions are imported on first use, because worker processes import this package too and
+# need only a few of its modules.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +31,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from bpeflow.counting.count import count
     from bpeflow.counting.counts import PretokenCounts
-    from bpeflow.dataset.encode import EncodedCorpus as EncodedCorpus
+    from bpeflow.dataset.encode import EncodedCorpus
     from bpeflow.dataset.encode import encode_documents as encode_documents
     from bpeflow.dataset.encode import encode_file as encode_file
     from bpeflow.dataset.evaluate import evaluate
@@ -35,6 +48,7 @@ if TYPE_CHECKING:
     from bpeflow.vocab import Vocab
 
 __all__ = [
+    "EncodedCorpus",
     "Evaluation",
     "EvaluationReport",
     "Explanation",
@@ -89,11 +103,21 @@ _MODULES = {
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
-        raise AttributeError(f"module 'bpeflow' has no attribute {name!r}")
+        raise AttributeError(f"module 'bpeflow' has no attribute {name!r}{_hint(name)}")
     value = getattr(import_module(_MODULES[name]), name)
     globals()[name] = value
     return value
 
 
+def _hint(name: str) -> str:
+    """Return what to use instead of a name, as the end of a message."""
+    if name.startswith("_"):
+        return ""
+    if name in ("from_file", "from_files", "from_pretrained", "get_encoding", "load", "train_from_iterator"):
+        return f"; use bpeflow.Tokenizer.{'from_pretrained' if name == 'get_encoding' else name}"
+    close = get_close_matches(name.lower(), {known.lower(): known for known in __all__}, 1)
+    return f"; did you mean {next(known for known in __all__ if known.lower() == close[0])!r}?" if close else ""
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

@@ -18,6 +18,9 @@ from bpeflow.errors import FormatError
 #: A learned pair: the bytes of its left and of its right token.
 Merge = tuple[bytes, bytes]
 
+#: The special tokens of whatever reads a corpus or makes a vocabulary, unless others are given.
+END_OF_DOCUMENT = ("<|endoftext|>",)
+
 #: The usual names of the special token that ends a text, in order of precedence.
 END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pydoc
 import subprocess
 import sys
 from importlib.metadata import version
@@ -31,6 +32,29 @@ def test_the_version_is_that_of_the_installed_package() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'tokenise'"):
         bpeflow.tokenise  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("from_pretrained", "; use bpeflow.Tokenizer.from_pretrained"),
+        ("get_encoding", "; use bpeflow.Tokenizer.from_pretrained"),
+        ("train_from_iterator", "; use bpeflow.Tokenizer.train_from_iterator"),
+        ("Tokeniser", "; did you mean 'Tokenizer'?"),
+        ("trainbpe", "; did you mean 'train_bpe'?"),
+        ("_tokenizer", ""),
+    ],
+)
+def test_an_unknown_name_has_a_hint(name: str, hint: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(bpeflow, name)
+    assert str(caught.value) == f"module 'bpeflow' has no attribute {name!r}{hint}"
+
+
+def test_the_package_shows_its_public_names_and_how_to_use_them() -> None:
+    assert dir(bpeflow) == sorted(bpeflow.__all__)
+    shown = pydoc.plain(pydoc.render_doc(bpeflow))
+    assert 'tokenizer = Tokenizer.train("corpus.txt", vocab_size=32_000)' in shown
 
 
 def test_workers_import_neither_settings_nor_the_command_line() -> None:

@@ -11,8 +11,8 @@ from importlib.metadata import version
 from bpeflow._util.native import build_records
 from bpeflow.backends import BACKENDS
 from bpeflow.cli.parser import Parser
-from bpeflow.cli.tables import output_console, print_fields, print_table
 from bpeflow.errors import NativeUnavailableError
+from bpeflow.look.tables import output_console, print_fields, print_table
 from bpeflow.pretokenize.native import chosen_instructions, native_instructions, native_unicode_version, why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer, unicode_version
 

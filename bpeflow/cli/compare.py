@@ -19,11 +19,11 @@ from bpeflow.backends import BACKENDS, choose_backend
 from bpeflow.cli.merge import NOT_LEARNING, read_counts, settings_for_learning
 from bpeflow.cli.parser import Parser, add_counts_flag, names, number, numbers
 from bpeflow.cli.settings import add_run_flags, settings_of
-from bpeflow.cli.tables import output_console, print_json, print_table
 from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import BackendsDifferError, ConfigError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
+from bpeflow.look.tables import output_console, print_json, print_table
 from bpeflow.run_dir.run_files import start_report
 from bpeflow.training.learn import LearnedMerges, learn_with_settings
 from bpeflow.training.task import resolve_initial

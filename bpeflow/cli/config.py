@@ -85,7 +85,7 @@ def as_markdown() -> str:
         "",
         "Written by `bpeflow config --markdown`. Each setting can be given in a YAML config, as a flag",
         "(`--key value`, those of a section `--set key=value`), as a keyword of `bpeflow.Tokenizer.train` and of",
-        "`bpeflow.train_bpe` (which has no default for `special_tokens`), and in a mapping for `bpeflow.train`.",
+        "`bpeflow.train_bpe`, and in a mapping for `bpeflow.train`.",
     ]
     for group, settings in [*_by_group(), ("sources", list(all_settings(SourceSettings)))]:
         lines += ["", f"## {group[0].upper()}{group[1:]}", ""]

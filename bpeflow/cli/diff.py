@@ -14,7 +14,6 @@ from bpeflow._util.text import format_count, format_size, one_line, short_names
 from bpeflow.cli.parser import Parser, add_quiet_flag
 from bpeflow.cli.progress import observing
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
-from bpeflow.cli.tables import join_tokens, list_tokens, output_console, print_fields, print_json, print_table
 from bpeflow.errors import ConfigError
 from bpeflow.look.difference import (
     Block,
@@ -25,6 +24,7 @@ from bpeflow.look.difference import (
     compare_vocabs,
 )
 from bpeflow.look.render import to_json
+from bpeflow.look.tables import join_tokens, list_tokens, output_console, print_fields, print_json, print_table
 from bpeflow.look.usage import count_pretokens, token_occurrences
 from bpeflow.tokenizer.tokenizer import Tokenizer
 

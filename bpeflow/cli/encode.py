@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,10 +16,7 @@ from bpeflow.dataset.encode import encode_file
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from bpeflow.dataset.encode import EncodedCorpus
-
-#: The most files that the summary lists by name.
-_LISTED_FILES = 6
+    pass
 
 _ENCODE = """\
 Encode a corpus to a token file: the ids of its documents, concatenated, as little-endian uint16 or uint32. A JSON
@@ -54,29 +50,7 @@ def run_encode(options: Namespace) -> None:
     with observing(options.quiet) as observer:
         tokenizer = Tokenizer.from_pretrained(options.tokenizer, **description(options))
         corpus = encode_file(tokenizer, settings.pop("inputs"), options.out, observer=observer, **settings)
-    print_summary(_summary(corpus), options.quiet)
-
-
-def _summary(corpus: EncodedCorpus) -> Iterator[tuple[str, str]]:
-    stored = corpus.input_bytes or corpus.bytes  # the size of standard input is unknown
-    other_size = format_size(stored) != format_size(corpus.bytes)
-    rate = f"{format_size(stored / max(corpus.seconds, 1e-9))}/s{' of input' if other_size else ''}"
-    size = format_size(corpus.bytes) + (f" of text from {format_size(stored)}" if other_size else "")
-    skipped = f", {corpus.skipped_documents:,} skipped" if corpus.skipped_documents else ""
-    bad_records = f", {format_count(corpus.bad_records, 'bad record')} left out" if corpus.bad_records else ""
-    documents = format_count(corpus.documents, "document") + skipped + bad_records
-    tokens = f"{format_count(corpus.tokens, 'token')} ({corpus.dtype}) in {documents}"
-    yield "encoded", f"{size} in {corpus.seconds:.1f} s, {rate}, {tokens}"
-    if corpus.val_documents:
-        documents = format_count(corpus.val_documents, "document")
-        yield "", f"of these {format_count(corpus.val_tokens, 'token')} in {documents} for validation"
-    yield "written", one_line(_list_files(corpus.written))
-
-
-def _list_files(paths: Sequence[Path]) -> str:
-    if len(paths) <= _LISTED_FILES:
-        return ", ".join(map(str, paths))
-    return f"{paths[0]} … {paths[-1]} ({len(paths):,} files)"
+    print_summary(corpus.describe(), options.quiet)
 
 
 # ---- decode ----

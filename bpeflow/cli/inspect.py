@@ -11,7 +11,8 @@ from bpeflow._util.text import format_count, format_size, one_line
 from bpeflow.cli.parser import Parser, add_description_flags, add_quiet_flag, description
 from bpeflow.cli.progress import observing
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
-from bpeflow.cli.tables import (
+from bpeflow.look.render import to_json
+from bpeflow.look.tables import (
     LISTED,
     join_tokens,
     list_tokens,
@@ -21,7 +22,6 @@ from bpeflow.cli.tables import (
     print_json,
     print_table,
 )
-from bpeflow.look.render import to_json
 from bpeflow.look.usage import CorpusFigures, count_pretokens, inspect_corpus
 from bpeflow.look.vocabulary import VocabFigures, VocabToken, inspect_vocab
 from bpeflow.tokenizer.tokenizer import Tokenizer

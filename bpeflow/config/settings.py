@@ -40,6 +40,7 @@ from bpeflow.config.sections import (
     as_tuple,
     setting,
 )
+from bpeflow.vocab import END_OF_DOCUMENT
 
 TieBreak = Literal["greatest_bytes", "smallest_ids", "huggingface"]
 
@@ -57,7 +58,7 @@ class TokenSettings(Frozen):
     """Settings that counting and learning share."""
 
     special_tokens: Annotated[tuple[NonEmpty, ...], BeforeValidator(as_tuple)] = _pretokens(
-        ("<|endoftext|>",), "strings that are never split, merged or counted", example=["<|endoftext|>", "<|pad|>"]
+        END_OF_DOCUMENT, "strings that are never split, merged or counted", example=["<|endoftext|>", "<|pad|>"]
     )
 
     @model_validator(mode="after")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from bpeflow._util.machine import available_cores
 from bpeflow.config import CountSettings, make_settings
+from bpeflow.config.documented import takes_settings
 from bpeflow.corpus.checks import FirstLook, report_unmatched, warn_of_empty_sources, why_nothing
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.sources import Corpus, check_unchanged, find_corpus, split_off_documents
@@ -34,6 +35,7 @@ from bpeflow.pretokenize.native import chosen_instructions, native_unicode_versi
 from bpeflow.pretokenize.normalizer import UNICODE_VERSION
 from bpeflow.pretokenize.regex import simplest_pattern, unicode_version
 from bpeflow.progress import Observer, observer_for
+from bpeflow.vocab import END_OF_DOCUMENT
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -56,9 +58,7 @@ MOST_MERGERS = 8
 _MEMORY_REMEDY = "use fewer counters (num_counter), a smaller chunk_size or memory_limit; or add memory"
 
 #: The remedy for end-of-text strings that are no special tokens.
-_END_OF_TEXT_REMEDY = (
-    "learned as ordinary text; to make them special tokens, add them to special_tokens (--special_tokens {tokens})"
-)
+_END_OF_TEXT_REMEDY = "learned as ordinary text; to make them special tokens, add them to special_tokens: {tokens}"
 
 log = logging.getLogger(__name__)
 
@@ -301,10 +301,11 @@ class CorpusCounter:
         return max(min(counters, chunks), 1) if self.rules.scanner == "native" else 1
 
 
+@takes_settings
 def count(
     paths: str | Path | Sequence[str | Path] | Iterable[str | bytes | Mapping[str, Any]],
     pattern: str | Sequence[str] = "gpt2",
-    special_tokens: Sequence[str] = (),
+    special_tokens: str | Sequence[str] = END_OF_DOCUMENT,
     *,
     progress: bool = False,
     observer: Observer | None = None,
@@ -329,8 +330,8 @@ def count(
             such as a HuggingFace dataset or its column. A list holds paths: of a list of texts, pass `iter(texts)`.
         pattern: ``"gpt2"``, ``"cl100k"``, ``"o200k"``, ``"llama3"``, ``"qwen2"``, a regular expression of the `regex`
             module, or a list of them, each of which splits the pieces of the one before.
-        special_tokens: strings removed from the text before pre-tokenization, the longest first. The first one
-            separates documents, unless `separator` says otherwise.
+        special_tokens: a string, or several, removed from the text before pre-tokenization, the longest first. The
+            first one separates documents, unless `separator` says otherwise. Pass ``()`` for none.
         progress: show progress on standard error, or in the notebook.
         observer: progress callbacks, instead.
         options: the other settings of `bpeflow.config.CountSettings`: `sources`, `input_format`, `text_field`,

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from bpeflow import __version__
-from bpeflow._util.text import format_size
+from bpeflow._util.text import format_count, format_size, one_line
 from bpeflow.config import make_settings
+from bpeflow.config.documented import takes_settings
 from bpeflow.config.encoding import EncodeSettings
 from bpeflow.corpus.documents import Delimiters, DocumentStatistics
 from bpeflow.corpus.sources import Corpus, check_iterable, check_unchanged, find_corpus, split_off_documents
@@ -23,6 +24,7 @@ from bpeflow.dataset.token_set import TokenSet, check_not_input
 from bpeflow.dataset.token_writer import new_token_set
 from bpeflow.errors import ConfigError, InputTypeError, explain_memory_error
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
+from bpeflow.look.described import Described
 from bpeflow.progress import Observer, observer_for
 from bpeflow.tokenizer.parallel import validate_threads
 from bpeflow.tokenizer.tokenizer import Tokenizer
@@ -41,8 +43,12 @@ _LESS_MEMORY = "use fewer threads (--threads) or a smaller --chunk_size; or add 
 log = logging.getLogger(__name__)
 
 
+#: The most files that a summary lists by name.
+_LISTED_FILES = 6
+
+
 @dataclass(frozen=True)
-class EncodedCorpus:
+class EncodedCorpus(Described):
     """The result of encoding a corpus.
 
     Attributes:
@@ -58,6 +64,14 @@ class EncodedCorpus:
         bytes: size of the corpus, including separators.
         input_bytes: size of the corpus as it is stored, compressed or in JSON.
         seconds: wall time.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from bpeflow import Tokenizer
+    >>> tokenizer = Tokenizer.train(iter(["low low low", "lower"]), vocab_size=258)
+    >>> with TemporaryDirectory() as folder:
+    ...     encoded = tokenizer.encode_documents(["low", "lower"], f"{folder}/train.bin")
+    >>> encoded.tokens, encoded.documents, encoded.bytes_per_token
+    (8, 2, 1.0)
     """
 
     written: tuple[Path, ...]
@@ -73,7 +87,35 @@ class EncodedCorpus:
     input_bytes: int
     seconds: float
 
+    @property
+    def bytes_per_token(self) -> float | None:
+        """Compression, with separators and end tokens: more is better. None if there are no tokens."""
+        return self.bytes / self.tokens if self.tokens else None
 
+    def describe(self) -> Iterator[tuple[str, str]]:
+        """Yield labelled lines. One without a label belongs to the line before it."""
+        stored = self.input_bytes or self.bytes  # the size of standard input is unknown
+        other_size = format_size(stored) != format_size(self.bytes)
+        rate = f"{format_size(stored / max(self.seconds, 1e-9))}/s{' of input' if other_size else ''}"
+        size = format_size(self.bytes) + (f" of text from {format_size(stored)}" if other_size else "")
+        skipped = f", {self.skipped_documents:,} skipped" if self.skipped_documents else ""
+        bad_records = f", {format_count(self.bad_records, 'bad record')} left out" if self.bad_records else ""
+        documents = format_count(self.documents, "document") + skipped + bad_records
+        tokens = f"{format_count(self.tokens, 'token')} ({self.dtype}) in {documents}"
+        yield "encoded", f"{size} in {self.seconds:.1f} s, {rate}, {tokens}"
+        if self.val_documents:
+            documents = format_count(self.val_documents, "document")
+            yield "", f"of these {format_count(self.val_tokens, 'token')} in {documents} for validation"
+        yield "written", one_line(_list_files(self.written))
+
+
+def _list_files(paths: Sequence[Path]) -> str:
+    if len(paths) <= _LISTED_FILES:
+        return ", ".join(map(str, paths))
+    return f"{paths[0]} … {paths[-1]} ({len(paths):,} files)"
+
+
+@takes_settings
 def encode_file(
     tokenizer: Tokenizer,
     src: str | Path | Sequence[str | Path | Mapping[str, Any]] | Iterable[str | bytes | Mapping[str, Any]],
@@ -216,6 +258,7 @@ def _warn(encoded: EncodedCorpus, tokenizer: Tokenizer, tokens: TokenSet) -> Non
         )
 
 
+@takes_settings
 def encode_documents(
     tokenizer: Tokenizer,
     documents: Iterable[str | bytes | Mapping[str, Any]],

@@ -5,18 +5,25 @@ Stanford CS336 asks for them in its tokenizer experiments.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from datetime import timedelta
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.text import Text
 
 from bpeflow import __version__
+from bpeflow._util.text import format_count, format_size, one_line
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
 from bpeflow.look.render import to_json
+from bpeflow.look.tables import Printable, join_tokens, print_table
 from bpeflow.look.vocabulary import longest_tokens
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
-#: Number of a vocabulary's longest tokens in the report.
-_LONGEST_TOKENS = 10
+#: Number of a vocabulary's longest tokens in the report, and in what is printed.
+_LONGEST_TOKENS, _LONGEST_PRINTED = 10, 3
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,7 @@ class CorpusText:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Printable):
     """The results of a tokenizer on a corpus.
 
     Attributes:
@@ -98,6 +105,10 @@ class Evaluation:
         """Estimate the seconds that encoding `size` bytes takes on one thread. None without text."""
         return _quotient(size, self.bytes_per_second)
 
+    def print_to(self, console: Console) -> None:
+        """Print the figures."""
+        EvaluationReport({}, None, [self]).print_to(console)
+
     def relative_to(self, baseline: Evaluation) -> Evaluation:
         """Return a copy with the ratio to the baseline."""
         if self.bytes_per_token is None:
@@ -112,7 +123,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class EvaluationReport:
+class EvaluationReport(Printable):
     """The results of `bpeflow.evaluate`; iterate over it for the evaluations.
 
     Attributes:
@@ -134,6 +145,28 @@ class EvaluationReport:
 
     def __iter__(self) -> Iterator[Evaluation]:
         return iter(self.evaluations)
+
+    def print_to(self, console: Console, for_size: int | None = None) -> None:
+        """Print the figures, what they mean, and the longest tokens."""
+        several = len({row.tokenizer for row in self}) > 1
+        figures = _figures(self, for_size)
+        lines: list[list[str]] = []
+        for corpus, group in groupby(self, lambda row: "all together" if row.corpus is None else one_line(row.corpus)):
+            rows = list(group)
+            for row in rows:
+                names = [corpus, one_line(row.tokenizer)] if several else [corpus]
+                lines.append([*names, *(figure.cell(row, rows) for figure in figures)])
+        headings = ["corpus", "tokenizer"] if several else ["corpus"]
+        sides = "l" * len(headings) + "r" * len(figures)
+        print_table(console, [*headings, *(figure.heading for figure in figures)], lines, sides)
+        if self.baseline is not None:
+            example = f"1.14 times the bytes per token of {one_line(self.baseline)}"
+            console.print(Text(f"ratio: × 1.14 means {example}; more is better", "dim"))
+        if several:
+            console.print(Text("*: best of the corpus", "dim"))
+        if self.tokenizers:
+            console.print()
+            print_table(console, ["tokenizer", "entries", "longest tokens"], _longest(self), "lrl")
 
     def to_dict(self, for_size: int | None = None) -> dict[str, Any]:
         """Return everything for JSON, with the estimated seconds for a size if it is given."""
@@ -158,6 +191,53 @@ class EvaluationReport:
             ],
             "evaluations": [evaluation.to_dict(for_size) for evaluation in self.evaluations],
         }
+
+
+class _Figure(NamedTuple):
+    """A column: its heading, the figure of an evaluation, how it is written, and which of several is the best."""
+
+    heading: str
+    value: Callable[[Evaluation], float | None]
+    form: Callable[[float], str]
+    best: Callable[[Iterable[float]], float] | None = None
+
+    def cell(self, row: Evaluation, rows: Sequence[Evaluation]) -> str:
+        """Return the figure of an evaluation, with an asterisk if it is the best of `rows` and not all are the same."""
+        value = self.value(row)
+        text = "–" if value is None else self.form(value)
+        if self.best is None or len(rows) == 1:
+            return text
+        known = {other for other in map(self.value, rows) if other is not None}
+        return text + ("*" if len(known) > 1 and value == self.best(known) else " ")
+
+
+def _figures(report: EvaluationReport, for_size: int | None) -> list[_Figure]:
+    figures = [
+        _Figure("text", lambda row: row.text.bytes, format_size),
+        _Figure("tokens", lambda row: row.tokens, "{:,}".format),
+        _Figure("bytes/token", lambda row: row.bytes_per_token, "{:.3f}".format, max),
+        _Figure("tokens/word", lambda row: row.tokens_per_word, "{:.3f}".format, min),
+        _Figure("single bytes", lambda row: row.single_byte_share, "{:.2%}".format, min),
+        _Figure("used", lambda row: row.used_share, "{:.1%}".format),
+        _Figure("one thread", lambda row: row.bytes_per_second, lambda rate: f"{format_size(rate)}/s", max),
+    ]
+    if report.baseline is not None:
+        figures.insert(3, _Figure("ratio", lambda row: row.ratio, "× {:.2f}".format))
+    if for_size is not None:
+        figures.append(_Figure(f"{format_size(for_size)} take", lambda row: row.seconds_for(for_size), _hours))
+    return figures
+
+
+def _longest(report: EvaluationReport) -> Iterator[list[str]]:
+    for name, tokenizer in report.tokenizers.items():
+        first = [one_line(name), f"{tokenizer.vocab_size:,}"]
+        for token in longest_tokens(tokenizer.vocab, _LONGEST_PRINTED):
+            yield [*first, f"{join_tokens([token.bytes])} ({format_count(len(token.bytes), 'byte')})"]
+            first = ["", ""]
+
+
+def _hours(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))
 
 
 def _quotient(numerator: float, denominator: float | None) -> float | None:

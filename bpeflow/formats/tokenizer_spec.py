@@ -131,20 +131,22 @@ class TransformersOptions:
 NO_OPTIONS = TransformersOptions()
 
 
-def add_special_tokens(vocab: Vocab, special_tokens: Mapping[str, int | None] | Iterable[str]) -> Vocab:
+def add_special_tokens(vocab: Vocab, special_tokens: str | Mapping[str, int | None] | Iterable[str]) -> Vocab:
     """Return a vocabulary with special tokens added.
 
     Args:
         vocab: the vocabulary. Its special tokens keep their ids.
-        special_tokens: the special tokens, with or without ids. One without an id gets the lowest id that its bytes
-            have already, or else the id after the greatest, in the order given.
+        special_tokens: a special token, or several, with or without ids. One without an id gets the lowest id that its
+            bytes have already, or else the id after the greatest, in the order given.
 
     Raises:
         InputTypeError: a special token is not a `str`, or `special_tokens` is neither a mapping nor a list.
         ConfigError: a special token is empty, has a lone surrogate, or has another id already; an id is far too large,
             or is that of another token.
     """
-    if isinstance(special_tokens, (str, bytes)) or not isinstance(special_tokens, Iterable):
+    if isinstance(special_tokens, str):
+        special_tokens = (special_tokens,)
+    if isinstance(special_tokens, bytes) or not isinstance(special_tokens, Iterable):
         raise InputTypeError(f"special_tokens is {special_tokens!r}; it must be a list of strings, or of text: id")
     listed = (
         special_tokens.items() if isinstance(special_tokens, Mapping) else [(text, None) for text in special_tokens]

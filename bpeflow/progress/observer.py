@@ -41,7 +41,7 @@ class Observer:
     ...     def learning(self, learned, wanted):
     ...         print(f"{learned} of {wanted}")
     >>> from bpeflow import learn_merges
-    >>> merges = learn_merges({"low": 5, "lower": 2}, vocab_size=259, observer=Dots())
+    >>> merges = learn_merges({"low": 5, "lower": 2}, vocab_size=260, observer=Dots())
     0 of 3
     3 of 3
     """

@@ -118,6 +118,10 @@ class StreamDecoder:
         self._decode_bytes = decode_bytes
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors)
 
+    def __repr__(self) -> str:
+        held, _ = self._decoder.getstate()
+        return f"StreamDecoder({held!r} held back, errors={self._decoder.errors!r})"
+
     def feed(self, ids: int | Sequence[int] | NDArray[Any]) -> str:
         """Add one or more ids and return the text that is complete now.
 

@@ -17,11 +17,13 @@ from numpy.typing import DTypeLike, NDArray
 
 import bpeflow
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, close_matches
+from bpeflow.config.documented import takes_settings
 from bpeflow.errors import ConfigError, InputTypeError, NativeUnavailableError, SpecialTokenError, UnknownTokenError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens, tokenizer_hash
 from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, Encoder
+from bpeflow.tokenizer.names import hint_for
 from bpeflow.tokenizer.native_encoder import NativeEncoder
 from bpeflow.tokenizer.offsets import Offsets, token_lengths, token_offsets
 from bpeflow.tokenizer.padding import Padding
@@ -38,6 +40,7 @@ from bpeflow.tokenizer.streaming import StreamDecoder, TextCutter, encode_stream
 from bpeflow.tokenizer.validate import (
     Ids,
     as_utf8,
+    documents_of,
     for_each,
     list_of_texts,
     make_vocab,
@@ -93,7 +96,7 @@ class Tokenizer:
         self,
         vocab: Mapping[int, bytes] | Vocab,
         merges: Iterable[Merge],
-        special_tokens: Iterable[str] | None = None,
+        special_tokens: str | Iterable[str] | None = None,
         pattern: str | Sequence[str] | None = None,
         *,
         unmatched: UnmatchedPolicy | None = None,
@@ -148,6 +151,7 @@ class Tokenizer:
     # ---- making, loading and saving ----
 
     @classmethod
+    @takes_settings
     def train(
         cls,
         corpus: str | Path | Iterable[str | Path | bytes | Mapping[str, Any]],
@@ -174,6 +178,40 @@ class Tokenizer:
         return cls.from_spec(trained.tokenizer.to_spec())
 
     @classmethod
+    @takes_settings
+    def train_from_iterator(
+        cls,
+        iterator: Iterable[str | bytes | Mapping[str, Any] | Sequence[str]],
+        vocab_size: int,
+        *,
+        progress: bool = False,
+        observer: bpeflow.Observer | None = None,
+        **settings: Unpack[TokenizerKeywords],
+    ) -> Self:
+        """Train a tokenizer on documents, or on lists of documents, from any iterable.
+
+        Args:
+            iterator: the documents, as for `bpeflow.count`. A list or tuple in it is a batch of them, as batch
+                iterators for HuggingFace tokenizers yield.
+            vocab_size: as for `train`; also the following.
+            progress: as for `train`.
+            observer: as for `train`.
+            settings: as for `train`.
+
+        Raises:
+            Exception: as `bpeflow.train` does.
+
+        >>> from bpeflow import Tokenizer
+        >>> Tokenizer.train_from_iterator([["low low", "low"], ["lower"]], vocab_size=258).merges
+        ((b'o', b'w'),)
+        """
+        if isinstance(iterator, (str, bytes)) or not isinstance(iterator, Iterable):
+            raise InputTypeError(
+                f"the iterator of documents is {type(iterator).__name__}; for files use Tokenizer.train(path)"
+            )
+        return cls.train(documents_of(iterator), vocab_size, progress=progress, observer=observer, **settings)
+
+    @classmethod
     def from_spec(cls, spec: TokenizerSpec, *, encoder: str = "auto", cache_bytes: int = DEFAULT_CACHE_BYTES) -> Self:
         """Make a tokenizer from the content of a tokenizer file. Raises as the constructor does."""
         tokenizer = cls.__new__(cls)
@@ -185,7 +223,7 @@ class Tokenizer:
         cls,
         vocab_filepath: str | Path,
         merges_filepath: str | Path,
-        special_tokens: Iterable[str] | None = None,
+        special_tokens: str | Iterable[str] | None = None,
         pattern: str | Sequence[str] | None = None,
         *,
         whole_tokens: bool = False,
@@ -221,7 +259,7 @@ class Tokenizer:
         cls,
         source: str | Path | object,
         pattern: str | Sequence[str] | None = None,
-        special_tokens: Mapping[str, int | None] | Iterable[str] | None = None,
+        special_tokens: str | Mapping[str, int | None] | Iterable[str] | None = None,
         *,
         known: str | None = None,
         encoder: str = "auto",
@@ -265,7 +303,7 @@ class Tokenizer:
         cls,
         name: str | Path,
         pattern: str | Sequence[str] | None = None,
-        special_tokens: Mapping[str, int | None] | Iterable[str] | None = None,
+        special_tokens: str | Mapping[str, int | None] | Iterable[str] | None = None,
         *,
         revision: str | None = None,
         known: str | None = None,
@@ -297,6 +335,7 @@ class Tokenizer:
         spec = any_format.load_pretrained(str(name), pattern, special_tokens or (), known, revision)
         return cls.from_spec(spec, encoder=encoder, cache_bytes=cache_bytes)
 
+    @takes_settings
     def save(
         self,
         path: str | Path,
@@ -350,6 +389,7 @@ class Tokenizer:
         converted: tokenizers.Tokenizer = live.to_tokenizers(self._spec)
         return converted
 
+    @takes_settings
     def to_transformers(self, **options: Unpack[TransformersKeywords]) -> transformers.PreTrainedTokenizerFast:
         """Return the tokenizer as one of transformers, with the `options` of `save`. Raises as `to_tiktoken` does."""
         from bpeflow.formats import live
@@ -360,7 +400,7 @@ class Tokenizer:
         )
         return converted
 
-    def with_special_tokens(self, special_tokens: Iterable[str]) -> Self:
+    def with_special_tokens(self, special_tokens: str | Iterable[str]) -> Self:
         """Return a tokenizer with further special tokens, which get the ids after the greatest.
 
         A special token that is an ordinary token already, or a special one, keeps its id. Raises as the constructor
@@ -498,6 +538,9 @@ class Tokenizer:
     @cached_property
     def _hash(self) -> str:
         return tokenizer_hash(self._spec)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"'Tokenizer' object has no attribute {name!r}{hint_for(name, dir(type(self)))}")
 
     def __repr__(self) -> str:
         specials = f", {len(self.special_tokens)} special" if self.special_tokens else ""
@@ -721,6 +764,7 @@ class Tokenizer:
         data = as_utf8(text)
         return self._encoder.count_tokens(data, self._specials(data, allowed_special, disallowed_special))
 
+    @takes_settings
     def encode_file(
         self,
         src: str | Path | Sequence[str | Path | Mapping[str, Any]] | Iterable[str | bytes | Mapping[str, Any]],
@@ -757,6 +801,7 @@ class Tokenizer:
         """
         return bpeflow.encode_file(self, src, dst, progress=progress, observer=observer, **options)
 
+    @takes_settings
     def encode_documents(
         self,
         documents: Iterable[str | bytes | Mapping[str, Any]],

@@ -7,7 +7,7 @@ what is wrong and where.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from mmap import mmap
 from operator import index as as_integer
@@ -205,6 +205,15 @@ def list_of_texts(batch: Iterable[str]) -> list[str]:
 
 def _itself(item: Item) -> Item:
     return item
+
+
+def documents_of(iterator: Iterable[Any]) -> Iterator[Any]:
+    """Yield documents, and those of each list or tuple."""
+    for item in iterator:
+        if isinstance(item, (list, tuple)):
+            yield from item
+        else:
+            yield item
 
 
 def for_each(work: Callable[[Item], Result], batch: Iterable[Item]) -> list[Result]:

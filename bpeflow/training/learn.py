@@ -16,6 +16,7 @@ from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, format_
 from bpeflow.backends import choose_backend
 from bpeflow.backends.base import MergeSession, MergeStatistics, MergeTask, WordCounts
 from bpeflow.config import MergeSettings, check_vocab_sizes, make_settings
+from bpeflow.config.documented import takes_settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.thinning import Thinned
 from bpeflow.errors import ConfigError, explain_memory_error
@@ -23,7 +24,7 @@ from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.progress import Observer, observer_for
 from bpeflow.run_dir.run_files import MergeCheckpoint
 from bpeflow.training.task import learning_task
-from bpeflow.vocab import Merge, Vocab
+from bpeflow.vocab import END_OF_DOCUMENT, Merge, Vocab
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -69,7 +70,7 @@ class LearnedMerges(Sequence[Merge]):
         thinned: the effect of `thin_rare`; None without it.
 
     >>> from bpeflow import learn_merges
-    >>> merges = learn_merges({"low": 5, "lower": 2}, vocab_size=258)
+    >>> merges = learn_merges({"low": 5, "lower": 2}, vocab_size=259)
     >>> len(merges), merges[0], merges.counts
     (2, (b'o', b'w'), (7, 7))
     """
@@ -173,10 +174,11 @@ class LearnedMerges(Sequence[Merge]):
         return self.pairs[index]
 
 
+@takes_settings
 def learn_merges(
     counts: PretokenCounts | Mapping[bytes, int] | Mapping[str, int],
     vocab_size: int,
-    special_tokens: Sequence[str] = (),
+    special_tokens: str | Sequence[str] = END_OF_DOCUMENT,
     *,
     initial_merges: Iterable[Merge] = (),
     backend: str = "auto",
@@ -192,7 +194,8 @@ def learn_merges(
     Args:
         counts: the result of `bpeflow.count`, or a mapping from pre-token to count.
         vocab_size: entries of the vocabulary. Fewer merges are returned if no pair is left before it is full.
-        special_tokens: each takes an entry; with ``tie_break="huggingface"`` their strings matter too.
+        special_tokens: a string, or several; each takes an entry. With ``tie_break="huggingface"`` their strings
+            matter, too.
         initial_merges: ``(left bytes, right bytes)`` by rank. They keep their ranks and count towards `vocab_size`;
             `min_frequency` and `max_token_length` apply to the merges after them only.
         backend: ``"auto"``, ``"omp"``, ``"c"`` or ``"python"``. All give the same merges.
@@ -205,9 +208,9 @@ def learn_merges(
         BackendUnavailableError: the backend named is not available.
         CountOverflowError: the count of a pair does not fit 64 bits.
 
-    >>> learn_merges({"low": 5, "lower": 2}, vocab_size=259, backend="python").pairs
+    >>> learn_merges({"low": 5, "lower": 2}, vocab_size=260, backend="python").pairs
     ((b'o', b'w'), (b'l', b'ow'), (b'low', b'e'))
-    >>> learn_merges({"low": 5, "lower": 2}, 259, initial_merges=[(b"l", b"o")], backend="python").pairs
+    >>> learn_merges({"low": 5, "lower": 2}, 260, initial_merges=[(b"l", b"o")], backend="python").pairs
     ((b'l', b'o'), (b'lo', b'w'), (b'low', b'e'))
     """
     values = {"vocab_size": vocab_size, "special_tokens": special_tokens, "backend": backend, **options}

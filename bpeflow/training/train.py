@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from bpeflow.backends import choose_backend
 from bpeflow.config import EngineSettings, Settings, load_values
+from bpeflow.config.documented import takes_settings
 from bpeflow.corpus.sources import split_off_documents
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
+from bpeflow.look.described import Described
 from bpeflow.progress import Observer, observer_for
 from bpeflow.run_dir.layout import (
     COUNTS_FILE,
@@ -46,9 +48,10 @@ from bpeflow.run_dir.run_files import (
     learning_fingerprint,
     start_report,
 )
+from bpeflow.run_dir.summary import describe_run
 from bpeflow.training.learn import LearnedMerges, learn_with_settings
 from bpeflow.training.task import check_formats, resolve_initial, spec_of, split_off_tokenizer
-from bpeflow.vocab import Merge, Vocab
+from bpeflow.vocab import END_OF_DOCUMENT, Merge, Vocab
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -64,7 +67,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class TrainResult:
+class TrainResult(Described):
     """The result of a training run.
 
     Attributes:
@@ -86,6 +89,10 @@ class TrainResult:
     report: RunReport = field(repr=False)
     counts: PretokenCounts = field(repr=False)
     learned: LearnedMerges | None = field(default=None, repr=False)
+
+    def describe(self) -> Iterator[tuple[str, str]]:
+        """Yield the lines that the command prints about the run."""
+        return describe_run(self.report)
 
     @property
     def vocab(self) -> Vocab | None:
@@ -175,10 +182,11 @@ def train_from_counts(
     return _Training(settings, None, observer or Observer()).of_counts(counts, earlier, counted_in, counts_path)
 
 
+@takes_settings
 def train_bpe(
     input_path: str | Path | Sequence[str | Path] | Iterable[str | bytes | Mapping[str, Any]],
     vocab_size: int,
-    special_tokens: Sequence[str],
+    special_tokens: str | Sequence[str] = END_OF_DOCUMENT,
     *,
     progress: bool = False,
     observer: Observer | None = None,
@@ -189,7 +197,8 @@ def train_bpe(
     Args:
         input_path: a UTF-8 text file; or several, a folder, a glob, or documents, as for `bpeflow.count`.
         vocab_size: entries of the vocabulary: 256 bytes, special tokens, merges.
-        special_tokens: strings that are never split or merged. The first one ends documents.
+        special_tokens: a string, or several, that are never split or merged. The first one ends documents. Pass ``()``
+            for none.
         progress: show progress on standard error, or in the notebook.
         observer: progress callbacks, instead.
         options: any other setting of `bpeflow.config.Settings`, such as ``backend="omp"`` or ``num_counter=4``.

@@ -287,7 +287,7 @@ def test_the_tinystories_reference_is_reproduced_merge_for_merge(backend: MergeB
     expected = list(read_reference(lines))
     counted = real_data("reference/tinystories_5M.pretoken_counts.json").read_text(encoding="utf-8")
     counts = PretokenCounts.from_mapping(json.loads(counted))
-    learned = learn_merges(counts, vocab_size=256 + len(expected), backend=backend.name)
+    learned = learn_merges(counts, vocab_size=256 + len(expected), special_tokens=(), backend=backend.name)
     assert len(expected) == 1743
     assert list(zip(learned.pairs, learned.counts, strict=True)) == expected
 

@@ -125,7 +125,7 @@ def draw_initial_merges(
 
 def test_a_merge_that_does_not_occur_keeps_its_rank(backend: MergeBackend) -> None:
     initial = [(b"x", b"y"), (b"a", b"b"), (b"xy", b"ab")]
-    learned = learn_merges({"abc": 3, "bc": 2}, 261, initial_merges=initial, backend=backend.name)
+    learned = learn_merges({"abc": 3, "bc": 2}, 261, (), initial_merges=initial, backend=backend.name)
     assert learned.pairs == (*initial, (b"ab", b"c"), (b"b", b"c"))
     assert learned.counts == (0, 3, 0, 3, 2)
     assert learned.replayed == 3
@@ -165,13 +165,13 @@ def test_a_string_that_the_initial_merges_never_produce_is_made_by_another_merge
 
 
 def test_initial_merges_that_fill_the_vocabulary_leave_nothing_to_learn(backend: MergeBackend) -> None:
-    learned = learn_merges({"abc": 2}, 257, initial_merges=[(b"b", b"c")], backend=backend.name)
+    learned = learn_merges({"abc": 2}, 257, (), initial_merges=[(b"b", b"c")], backend=backend.name)
     assert (learned.pairs, learned.counts) == (((b"b", b"c"),), (2,))
 
 
 def test_counts_of_replayed_merges_are_exact_beyond_32_bits(backend: MergeBackend) -> None:
     words = {b"ab": 2**33, b"abc": 2**62}
-    learned = learn_merges(words, 258, initial_merges=[(b"b", b"c"), (b"a", b"b")], backend=backend.name)
+    learned = learn_merges(words, 258, (), initial_merges=[(b"b", b"c"), (b"a", b"b")], backend=backend.name)
     assert learned.counts == (2**62, 2**33)
 
 
@@ -196,7 +196,7 @@ def test_invalid_initial_merges_are_refused(
     initial: list[tuple[bytes, bytes]], size: int, message: str, tie_break: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        learn_merges({"abcd": 3}, size, initial_merges=initial, tie_break=tie_break)
+        learn_merges({"abcd": 3}, size, (), initial_merges=initial, tie_break=tie_break)
     assert message in str(caught.value)
 
 

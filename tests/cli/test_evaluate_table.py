@@ -9,7 +9,6 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from bpeflow.cli.evaluate import print_report
 from bpeflow.dataset.evaluation_report import CorpusText, Evaluation, EvaluationReport
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
@@ -29,7 +28,7 @@ def shown(rows: list[Evaluation], width: int = 160, for_size: int | None = None,
     names = dict.fromkeys(row.tokenizer for row in rows)
     baseline = next(iter(names)) if len(names) > 1 else None
     console = Console(file=StringIO(), width=width, **options)  # type: ignore[arg-type]
-    print_report(EvaluationReport(dict.fromkeys(names, TOKENIZER), baseline, rows), console, for_size)
+    EvaluationReport(dict.fromkeys(names, TOKENIZER), baseline, rows).print_to(console, for_size)
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 

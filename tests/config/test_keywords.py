@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pydoc
 from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import or_
@@ -72,15 +73,27 @@ def test_keywords_are_those_of_the_settings(model: type[BaseModel], typed: type,
         (bpeflow.learn_merges, keywords.LearnKeywords),
         (bpeflow.train_bpe, keywords.TrainKeywords),
         (bpeflow.Tokenizer.train, keywords.TokenizerKeywords),
+        (bpeflow.Tokenizer.train_from_iterator, keywords.TokenizerKeywords),
         (bpeflow.Tokenizer.encode_file, keywords.EncodeKeywords),
         (encode_file, keywords.EncodeKeywords),
         (bpeflow.Tokenizer.save, keywords.TransformersKeywords),
     ],
 )
 def test_the_public_functions_take_them(function: Callable[..., Any], typed: type) -> None:
+    """Help and completion show each of them with its type, default and meaning."""
+    assert f"Unpack[{typed.__name__}]" in function.__annotations__.values()
     parameters = inspect.signature(function).parameters
-    assert list(parameters.values())[-1].annotation == f"Unpack[{typed.__name__}]"
-    assert not {*parameters} & {*hints(typed)}
+    assert [*parameters][-len(hints(typed)) :] == [*typed.__annotations__]
+    assert not any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters.values())
+    documented = inspect.getdoc(function) or ""
+    assert all(f"\n    {name}: " in documented for name in typed.__annotations__)
+
+
+def test_help_has_defaults_and_meanings() -> None:
+    shown = pydoc.plain(pydoc.render_doc(bpeflow.Tokenizer.train))
+    assert "min_frequency: 'int' = 1" in shown
+    assert "min_frequency: pairs that occur less often are not merged (default: 1)" in shown
+    assert inspect.signature(bpeflow.train_bpe).parameters["backend"].default == "auto"
 
 
 def test_the_settings_accept_values_of_these_types(tmp_path: Path) -> None:

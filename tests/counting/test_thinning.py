@@ -158,9 +158,9 @@ def test_a_fraction_stands_for_one_in_a_whole_number(keep: float, one_in: int) -
 def test_every_backend_learns_from_the_thinned_counts(backend: MergeBackend) -> None:
     table = {f"{stem}{number}".encode(): 1 + number % 6 for stem in ("low", "new", "wid") for number in range(60)}
     counts = PretokenCounts.from_mapping(table)
-    learned = learn_merges(counts, 300, thin_rare={"below": 5, "keep": 0.5}, backend=backend.name)
+    learned = learn_merges(counts, 300, (), thin_rare={"below": 5, "keep": 0.5}, backend=backend.name)
     thin = PretokenCounts.from_mapping(thinned(table, 5, 2))
     task = learning_task(thin, MergeSettings(vocab_size=300, special_tokens=()))
     assert learned.counts == tuple(count for *_, count in naive_merges(task))
-    assert learned.pairs == learn_merges(task.counts, 300, backend=backend.name).pairs
-    assert learned.pairs != learn_merges(counts, 300, backend=backend.name).pairs
+    assert learned.pairs == learn_merges(task.counts, 300, (), backend=backend.name).pairs
+    assert learned.pairs != learn_merges(counts, 300, (), backend=backend.name).pairs

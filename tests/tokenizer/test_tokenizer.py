@@ -115,8 +115,8 @@ def test_invalid_vocabularies_and_merges_are_rejected(
 
 
 def test_other_invalid_arguments_are_rejected() -> None:
-    with pytest.raises(InputTypeError, match="special_tokens is '<s>'; it must be a list"):
-        Tokenizer(BYTES, [], "<s>")
+    with pytest.raises(InputTypeError, match="special_tokens is b'<s>'; it must be a list"):
+        Tokenizer(BYTES, [], b"<s>")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="empty"):
         Tokenizer(BYTES, [], [""])
     with pytest.raises(InputTypeError, match="7 is int, not str"):
@@ -204,3 +204,42 @@ def test_truncated_files_are_named(encoder: str, tmp_path: Path, name: str) -> N
 def test_a_vocab_with_missing_bytes_is_rejected() -> None:
     with pytest.raises(FormatError, match="256 bytes"):
         Tokenizer(Vocab((b"a",), {}, ()), [])
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("get_vocab", "; use vocab, a mapping from id to bytes, or vocab.token_ids"),
+        ("save_pretrained", "; use save(folder, 'huggingface')"),
+        ("encode_bach", "; did you mean 'encode_batch'?"),
+        ("zzz", ""),
+        ("_repr_latex_", ""),
+    ],
+)
+def test_an_unknown_name_has_a_hint(name: str, hint: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(Tokenizer(BYTES, []), name)
+    assert str(caught.value) == f"'Tokenizer' object has no attribute {name!r}{hint}"
+
+
+def test_an_iterator_may_yield_batches() -> None:
+    flat = ["low low", b"lower", {"text": "lowest"}, "newest"]
+    batches = [["low low", b"lower"], {"text": "lowest"}, ("newest",)]
+    assert Tokenizer.train_from_iterator(batches, 262) == Tokenizer.train(iter(flat), 262)
+    for wrong in ("corpus.txt", 7):
+        with pytest.raises(InputTypeError, match=r"for files use Tokenizer.train\(path\)"):
+            Tokenizer.train_from_iterator(wrong, 262)  # type: ignore[arg-type]
+
+
+def test_defaults_and_forms_of_special_tokens_are_the_same_everywhere() -> None:
+    """What reads a corpus removes <|endoftext|>, and what makes a vocabulary has it."""
+    documents, end = ["low<|endoftext|>low"], ["<|endoftext|>"]
+    assert bpeflow.count(iter(documents)) == bpeflow.count(iter(documents), special_tokens=end)
+    counts = bpeflow.count(iter(documents))
+    assert bpeflow.learn_merges(counts, 259).tokenizer() == bpeflow.learn_merges(counts, 259, end).tokenizer()
+    assert bpeflow.train_bpe(iter(documents), 259) == bpeflow.train_bpe(iter(documents), 259, end)
+    assert list(bpeflow.Tokenizer.train(iter(documents), 259).special_tokens) == end
+    made = Tokenizer(BYTES, [], "<s>")
+    assert made == Tokenizer(BYTES, []).with_special_tokens("<s>") == Tokenizer(BYTES, [], ["<s>"])
+    assert bpeflow.learn_merges(counts, 259, "<s>").tokenizer().special_tokens == {"<s>": 256}
+    assert bpeflow.count(iter(documents), special_tokens="low").most_common() != counts.most_common()

@@ -56,7 +56,7 @@ def test_learned_merges_know_the_pattern_of_their_counts() -> None:
     other = learned.tokenizer(["<a>", "<b>"], pattern="o200k", special_tokens_first=True)
     assert (other.pattern, other.unmatched, other.special_tokens) == ("o200k", "isolate", {"<a>": 0, "<b>": 1})
     assert learned.tokenizer(unmatched="isolate").unmatched == "isolate"
-    unknown = bpeflow.learn_merges({"low": 5, "lower": 2}, 260).tokenizer()
+    unknown = bpeflow.learn_merges({"low": 5, "lower": 2}, 260, ()).tokenizer()
     assert (unknown.pattern, unknown.encode("low")) == ("gpt2", [257])
 
 

@@ -1,4 +1,4 @@
-"""Tables and labelled lines on standard output, by rich.
+"""Tables and labelled lines, by rich: on standard output, and as the text of results in Python and notebooks.
 
 Tables never cut a figure: on a terminal that is too narrow, the columns that do not fit follow below.
 """
@@ -6,8 +6,10 @@ Tables never cut a figure: on a terminal that is too narrow, the columns that do
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ from rich.text import Text
 
 from bpeflow._util.atomic import write_text
 from bpeflow._util.text import show_token
+from bpeflow.look.render import to_html
 
 if TYPE_CHECKING:
     from bpeflow.look.vocabulary import VocabToken
@@ -39,6 +42,27 @@ def output_console() -> Console:
     """Return the console of standard output. In a file or a pipe, nothing is folded."""
     terminal = Console(highlight=False)
     return terminal if terminal.is_terminal else Console(width=_UNLIMITED, highlight=False)
+
+
+class Printable:
+    """A result that `print` and notebooks show as the command line does."""
+
+    def print_to(self, console: Console) -> None:
+        """Print it."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        width = shutil.get_terminal_size((_UNLIMITED, 0)).columns
+        return self._printed(width=width, color_system=None)
+
+    def _repr_html_(self) -> str:
+        coloured = self._printed(width=_UNLIMITED, force_terminal=True, color_system="truecolor", legacy_windows=False)
+        return f"<pre>{to_html(Text.from_ansi(coloured))}</pre>"
+
+    def _printed(self, **options: Any) -> str:
+        output = StringIO()
+        self.print_to(Console(file=output, highlight=False, **options))
+        return "\n".join(line.rstrip() for line in output.getvalue().rstrip("\n").split("\n"))
 
 
 def print_table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[str]], sides: str = "") -> None:
