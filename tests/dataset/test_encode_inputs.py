@@ -129,7 +129,7 @@ def test_sources_of_a_training_are_encoded_whole_and_once(
     assert json.loads(sidecar_path(out).read_text(encoding="utf-8"))["samples"] == {}
     assert caplog.messages == [
         "weights are ignored, as a token file has each document once: letters (3)",
-        "max_bytes is ignored: whole sources are encoded (--sampled for the samples): letters (2 B)",
+        "max_bytes is ignored: whole sources are encoded (--sampled for the samples): letters (2 bytes)",
     ]
 
 
@@ -140,7 +140,7 @@ def test_a_sample_is_the_one_that_training_draws(
     source = {"name": "letters", "paths": str(tmp_path / "*.txt"), "max_bytes": 5, "seed": 3}
     with caplog.at_level("INFO"):
         encode_file(tokenizer, [source], out, sampled=True)
-    assert caplog.messages == ["only random samples of these sources are encoded: letters (5 B)"]
+    assert caplog.messages == ["only random samples of these sources are encoded: letters (5 bytes)"]
     counted = bpeflow.count([source], special_tokens=[EOT])  # type: ignore[list-item]
     assert sorted(text_of(tokenizer, out)) == sorted("|".join(token.decode() for token in counted) + "|")
     assert len(counted) == 5
