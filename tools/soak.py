@@ -14,18 +14,22 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import count
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from soaking.process import end_all
 from soaking.trial import Outcome, run_trial
 
 #: Seconds between two progress lines.
@@ -84,7 +88,7 @@ def run_trials(seed: int, folder: Path, seconds: float, jobs: int, trials: int |
     """Run trials in processes and yield their outcomes. No trial starts after `seconds`."""
     end = time.monotonic() + seconds
     numbers = count() if trials is None else iter(range(trials))
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
         running: set[Future[Outcome]] = set()
         while True:
             while len(running) < jobs and time.monotonic() < end and (number := next(numbers, None)) is not None:
@@ -93,6 +97,19 @@ def run_trials(seed: int, folder: Path, seconds: float, jobs: int, trials: int |
                 return
             done, running = wait(running, return_when=FIRST_COMPLETED)
             yield from (future.result() for future in done)
+
+
+def end_with_parent() -> None:
+    """End this worker, with the processes of its trial, when the main process has ended, even if it was killed."""
+    if (parent := parent_process()) is None:
+        return
+
+    def watch(parent: BaseProcess) -> None:
+        parent.join()
+        end_all()
+        os._exit(1)
+
+    threading.Thread(target=watch, args=(parent,), daemon=True).start()
 
 
 def show_failure(seed: int, folder: Path, outcome: Outcome) -> None:

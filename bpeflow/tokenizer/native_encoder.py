@@ -27,7 +27,7 @@ from bpeflow._util.native import (
     check_status,
     load_library,
 )
-from bpeflow.errors import InvalidTextError, UnmatchedTextError
+from bpeflow.errors import InvalidTextError, UnmatchedTextError, explain_memory_error
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.native import chosen_instructions, new_pattern
 from bpeflow.pretokenize.patterns import Utf8
@@ -86,7 +86,8 @@ class NativeEncoder:
         self._model = model or _new_model(spec)
         self._specials: weakref.WeakKeyDictionary[SpecialTokens, Handle] = weakref.WeakKeyDictionary()
         self._decoded: dict[int, bytes] = {}
-        self._cache = Handle(self._library, "cache", cache_bytes)
+        with explain_memory_error(f"a cache of {cache_bytes:,} bytes", "give a smaller cache_bytes, or add memory"):
+            self._cache = Handle(self._library, "cache", cache_bytes)
         self._idle: deque[Session] = deque()
         self._takes_any_text = self._pattern is not None and not spec.normalizer
 

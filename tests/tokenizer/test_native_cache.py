@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from small import spec_of
 
 from bpeflow._util import native
+from bpeflow.errors import OutOfMemoryError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.native import native_instructions
 from bpeflow.tokenizer import native_encoder
@@ -221,3 +222,10 @@ def test_special_tokens_are_held_during_a_call(monkeypatch: pytest.MonkeyPatch) 
     specials = SpecialTokens.of({"<s>": 97})
     assert len(encoder.encode_to_array(memoryview(b"ab<s>" * 1000), specials, np.dtype(np.uint32)))
     assert held
+
+
+def test_a_cache_that_memory_has_no_room_for_is_an_error_with_the_remedy() -> None:
+    with pytest.raises(
+        OutOfMemoryError, match=r"a cache of [\d,]+ bytes: out of memory .*: give a smaller cache_bytes"
+    ):
+        NativeEncoder(spec_of(MERGES), 1 << 60)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import psutil
 import pytest
 from pydantic import BaseModel
 
@@ -58,6 +61,20 @@ def test_a_failed_trial_is_reported_and_kept(
     log = (tmp_path / f"trial-{number}" / "log.txt").read_text(encoding="utf-8")
     assert "bpeflow --config" in log
     assert "FAILED: " in log
+
+
+def test_a_killed_soak_leaves_no_process(tmp_path: Path) -> None:
+    script = Path(soak.__file__)
+    main = subprocess.Popen([sys.executable, script, "--folder", tmp_path, "--seed", "1"], stdout=subprocess.DEVNULL)
+    children: list[psutil.Process] = []
+    while len(children) < 5:  # a resource tracker, two workers, and their runs
+        assert main.poll() is None
+        time.sleep(0.05)
+        children = psutil.Process(main.pid).children(recursive=True)
+    main.kill()
+    main.wait()
+    _, alive = psutil.wait_procs(children, timeout=30)
+    assert alive == []
 
 
 # ---- it varies every setting ----
