@@ -6,8 +6,9 @@ and never repaired, and the heap is refreshed lazily.
 
 **Positions.** All pre-tokens are stored in one flat list of positions, one per unit, with an end mark before, between
 and after them. Units are bytes, or the tokens of encoded words. A token's id is at its first and at its last position.
-The positions in between hold stale ids. A token's span, its length in units, follows from its id, so both neighbours are
-found without links: the token before position `i` ends at `i - 1`. Merging a pair writes two positions and moves nothing.
+The positions in between hold stale ids. A token's span, its length in units, follows from its id, so both neighbours
+are found without links: the token before position `i` ends at `i - 1`. Merging a pair writes two positions and moves
+nothing.
 
 **Occurrence lists.** The list of a pair `(left, right)` has the positions where `left` starts, in ascending order,
 which is why `aaa` becomes `aa a`. Occurrences that disappear stay in it as stale entries. Let `middle` be the position
@@ -41,10 +42,10 @@ earlier merges in the list split the string differently. Another merge can make 
 **Encoded words** begin as a tokenizer encodes them. That equals a replay of the tokenizer's merges over the bytes: each
 merge comes after all merges that make its parts, so once it has been made everywhere, no merge of a lower rank becomes
 applicable, and encoding, which applies the lowest rank first, uses the merges in the same order. So pairs, counts and
-ties are equal from there on. A token has the same span wherever it occurs: a token of the tokenizer is one unit, and any
-other is made by a single merge. If a merge yields an existing token (`reuse_tokens`), that token occurs nowhere yet, as
-no string becomes a token twice, and it gets the span of the merge. (A word that is a single token because the tokenizer
-takes it whole is an exception without effect: it has no pairs.)
+ties are equal from there on. A token has the same span wherever it occurs: a token of the tokenizer is one unit, and
+any other is made by a single merge. If a merge yields an existing token (`reuse_tokens`), that token occurs nowhere
+yet, as no string becomes a token twice, and it gets the span of the merge. (A word that is a single token because the
+tokenizer takes it whole is an exception without effect: it has no pairs.)
 
 Sources: the heap with lazy refresh is from HuggingFace tokenizers' `BpeTrainer`, the rest from our own measurements.
 """
