@@ -57,7 +57,8 @@ def cases(draw: st.DrawFn) -> tuple[TokenizerSpec, dict[bytes, int]]:
     """
     occurring = draw(words())
     specials = draw(st.lists(st.sampled_from(SPECIALS), max_size=3, unique=True))
-    merges = [*learn_merges(draw(words()), 256 + draw(st.integers(0, 12)), (), tie_break="smallest_ids", backend="python")]
+    size = 256 + draw(st.integers(0, 12))
+    merges = [*learn_merges(draw(words()), size, (), tie_break="smallest_ids", backend="python")]
     made = {left + right for left, right in merges}
     others = []
     if draw(st.booleans()):
