@@ -146,8 +146,8 @@ def encode_words(task: MergeTask, merges: list[Merge]) -> MergeTask:
             tokens.append(tokens[left] + tokens[right])
     table = merge_table(np.array([merge[:3] for merge in merges], np.uint32).reshape(-1, 3))
     words = []
-    for word, _ in task.counts.items():
-        assert isinstance(word, bytes)
+    assert isinstance(task.counts, PretokenCounts)
+    for word in task.counts:
         merging = PretokenMerging(word, task.byte_ids, table)
         for _step in merging.steps():
             pass
