@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import reprlib
 from collections.abc import Iterable, Sequence
+from mmap import mmap
 from typing import Literal
 from unicodedata import east_asian_width
+
+#: Text in UTF-8, in memory or in a mapped file.
+Utf8 = bytes | bytearray | memoryview | mmap
 
 #: How to handle input that is not UTF-8: raise an error, replace invalid bytes by U+FFFD, or skip the document.
 InvalidUtf8Policy = Literal["error", "replace", "skip"]

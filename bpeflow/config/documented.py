@@ -88,6 +88,11 @@ class _Signature(inspect.Signature):
         self._settings = settings
 
     @property
+    def written(self) -> inspect.Signature:
+        """The signature in the source."""
+        return self._settings.written
+
+    @property
     def parameters(self) -> Any:
         return self._settings.complete.parameters
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
 from bpeflow.config.sections import EngineSettings, Size, as_number, setting
 from bpeflow.config.settings import CorpusSettings
@@ -17,8 +17,17 @@ _run = partial(setting, group="run")
 class EncodeSettings(CorpusSettings):
     """How a corpus becomes token files.
 
-    The inputs are encoded in the order in which they are named, and sources after them.
+    The inputs are encoded in the order in which they are named, and sources after them. A token file has each document
+    once: the weights of sources are ignored, and so are their samples, unless `sampled` asks for them.
     """
+
+    sampled: bool = setting(
+        False,
+        "encode only the random samples of sources that have max_bytes",
+        "Otherwise they are encoded whole.",
+        group="corpus",
+        example=True,
+    )
 
     dtype: Literal["auto", "uint16", "uint32"] = _files(
         "auto", "type of the ids: auto (the smallest that holds the vocabulary), uint16 or uint32", example="uint32"
@@ -81,12 +90,3 @@ class EncodeSettings(CorpusSettings):
         example="8mb",
     )
     engine: EngineSettings = EngineSettings.model_construct()
-
-    @model_validator(mode="after")
-    def _check_weights(self) -> EncodeSettings:
-        if weighted := [source for source in self.sources if source.weight != 1]:
-            raise ValueError(
-                f"source {weighted[0].name} has weight {weighted[0].weight}, but a token file has each document once: "
-                "leave weight out; to mix sources, encode each to a file of its own"
-            )
-        return self

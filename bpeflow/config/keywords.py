@@ -153,6 +153,7 @@ class TokenizerKeywords(TrainKeywords, total=False):
 class EncodeKeywords(CorpusKeywords, total=False):
     """Further settings of `bpeflow.Tokenizer.encode_file`."""
 
+    sampled: bool
     dtype: Literal["auto", "uint16", "uint32"]
     format: Literal["bin", "npy", "megatron"] | None
     index: bool

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -12,6 +11,7 @@ from operator import add
 from pickle import PickleBuffer
 from typing import Any, Literal, NamedTuple
 
+from bpeflow._util.literals import Literals, Span
 from bpeflow._util.text import format_count
 from bpeflow.errors import ConfigError
 
@@ -84,8 +84,8 @@ class Delimiters:
         return self.all.index(self.separator_bytes) if self.separator_bytes else len(self.all)
 
     @cached_property
-    def _pattern(self) -> re.Pattern[bytes] | None:
-        return re.compile(b"|".join(map(re.escape, self.all))) if self.all else None
+    def _literals(self) -> Literals:
+        return Literals(self.all)
 
     def documents(self, data: bytes) -> Iterator[Document]:
         """Yield the documents of `data`, which must not begin inside a delimiter.
@@ -94,33 +94,26 @@ class Delimiters:
         """
         pieces: list[tuple[int, int]] = []
         document_start = piece_start = 0
-        for match in self.matches(data):
-            pieces.append((piece_start, match.start()))
-            piece_start = match.end()
-            if self.is_separator(match):
+        for found in self.matches(data):
+            pieces.append((piece_start, found.start))
+            piece_start = found.end
+            if data[found.start : found.end] == self.separator_bytes:
                 yield Document(pieces, closed=True)
                 pieces, document_start = [], piece_start
         if document_start < len(data):
             pieces.append((piece_start, len(data)))
             yield Document(pieces, closed=False)
 
-    def is_separator(self, match: re.Match[bytes]) -> bool:
-        """Return whether a match is the document separator."""
-        return match.group() == self.separator_bytes
-
-    def matches(self, data: bytes) -> Iterator[re.Match[bytes]]:
+    def matches(self, data: bytes) -> Iterator[Span]:
         """Yield the delimiters that are removed from `data`, which must not begin inside a delimiter."""
-        return iter(()) if self._pattern is None else self._pattern.finditer(data)
+        return self._literals.matches(data)
 
-    def occurrences(self, data: bytes) -> Iterator[re.Match[bytes]]:
+    def occurrences(self, data: bytes) -> Iterator[Span]:
         """Yield the longest delimiter at each position where one begins, in ascending order, even if they overlap.
 
         The result is a superset of `matches`, and `data` may begin anywhere.
         """
-        position = 0
-        while self._pattern is not None and (match := self._pattern.search(data, position)):
-            yield match
-            position = match.start() + 1
+        return self._literals.occurrences(data)
 
 
 def _encode(delimiter: str) -> bytes:

@@ -191,9 +191,9 @@ class BoundaryFinder:
         while True:
             window, decided = self._read(start)
             for occurrence in self._delimiters.occurrences(window):
-                if start + occurrence.start() >= position:
+                if start + occurrence.start >= position:
                     break
-                position = max(position, start + occurrence.end())
+                position = max(position, start + occurrence.end)
             # From `decided` on, the window's end may have cut off an occurrence. The next window reads it again.
             if position <= decided:
                 return position
@@ -208,12 +208,12 @@ class BoundaryFinder:
             start = position
             window, decided = self._read(start)
             position = decided
-            for match in self._delimiters.matches(window):
-                if start + match.start() >= min(stop, decided):
+            for found in self._delimiters.matches(window):
+                if start + found.start >= min(stop, decided):
                     break
-                if self._delimiters.is_separator(match):
-                    return start + match.end()
-                position = max(decided, start + match.end())
+                if window[found.start : found.end] == self._delimiters.separator_bytes:
+                    return start + found.end
+                position = max(decided, start + found.end)
         return None
 
     def _safe_cut(self, start: int, stop: int) -> int | None:

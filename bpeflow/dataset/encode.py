@@ -138,17 +138,18 @@ def encode_file(
         tokenizer: the tokenizer.
         src: files, folders, globs, ``@lists`` of these, ``-`` for standard input, and URLs that fsspec supports;
             compressed or not. They are encoded in the given order, the files of a folder or glob in the order of their
-            paths, and each file once. Mappings in a list are sources, as in the setting `sources` but without weights,
-            and come last. Or an iterable of documents, as for `bpeflow.count`.
+            paths, and each file once. Mappings in a list are sources, as in the setting `sources`, and come last; their
+            weights are ignored, and so is `max_bytes`, unless `sampled` is true. Or an iterable of documents, as for
+            `bpeflow.count`.
         dst: the token file to write.
         progress: show progress on standard error, or in the notebook.
         observer: progress callbacks, instead.
         options: the other `bpeflow.config.encoding.EncodeSettings`, which describes each, as ``bpeflow encode
             --help`` does. For the ids: `dtype`, `separator`, `end_token`, `special_tokens_as_text`. For the files:
             `format`, `index`, `shard_tokens`, `val_fraction`, `seed`, `overwrite`. For the corpus: `sources`,
-            `input_format`, `text_field`, `text_column`, `exclude`, `invalid_utf8`, `bad_records`. For the work:
-            `num_threads`, `chunk_size`, `engine` (``{"kind": "ray"}`` for a Ray cluster, which sees the input and the
-            folder of `dst` under the same paths).
+            `sampled`, `input_format`, `text_field`, `text_column`, `exclude`, `invalid_utf8`, `bad_records`. For the
+            work: `num_threads`, `chunk_size`, `engine` (``{"kind": "ray"}`` for a Ray cluster, which sees the input and
+            the folder of `dst` under the same paths).
 
     Returns:
         The files that were written, and statistics of the corpus.
@@ -174,7 +175,7 @@ def encode_file(
     2 [97, 98, 256, 99]
     """
     values, documents = split_off_documents({"input": src, **options})
-    settings = make_settings(EncodeSettings, values)
+    settings = _each_document_once(make_settings(EncodeSettings, values))
     path = Path(dst)
     layout, dtype = choose_layout(settings.format, path), choose_dtype(settings.dtype, tokenizer.vocab_size)
     tokens = TokenSet(path, layout, dtype, settings)
@@ -324,6 +325,21 @@ def _describe(work: CorpusEncoder, end_token: str | None) -> dict[str, Any]:
 
 
 # ---- options ----
+
+
+def _each_document_once(settings: EncodeSettings) -> EncodeSettings:
+    """Return the settings without what only makes a mixture for training, and say what is ignored."""
+    sources = settings.sources
+    weighted = [f"{source.name} ({source.weight})" for source in sources if source.weight != 1]
+    sampled = [f"{source.name} ({format_size(source.max_bytes)})" for source in sources if source.max_bytes is not None]
+    if weighted:
+        log.info("weights are ignored, as a token file has each document once: %s", ", ".join(weighted))
+    if sampled and settings.sampled:
+        log.info("only random samples of these sources are encoded: %s", ", ".join(sampled))
+    elif sampled:
+        log.info("max_bytes is ignored: whole sources are encoded (--sampled for the samples): %s", ", ".join(sampled))
+    changes: dict[str, Any] = {"weight": 1} if settings.sampled else {"weight": 1, "max_bytes": None}
+    return settings.model_copy(update={"sources": tuple(source.model_copy(update=changes) for source in sources)})
 
 
 def _text_rules(tokenizer: Tokenizer, settings: EncodeSettings, sources: Sequence[Source]) -> TextRules:

@@ -1,7 +1,6 @@
 """Compiled patterns: the tables by which the native library finds pre-tokens, as bytes that can be pickled.
 
-`compile_pattern` makes them (see `tables`), from the pattern or from an earlier process's file in the user's cache
-folder. `Matcher` states in Python how they are used.
+`compile_pattern` makes them, and `tables` keeps them. `Matcher` states in Python how they are used.
 
 The `regex` module stays the definition. Each pattern that is compiled is compared with it on a few thousand short
 texts, of characters of all classes. If one is split differently, the pattern is left to the `regex` module, with a
@@ -10,26 +9,16 @@ warning.
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import random
-import sys
-from base64 import b64decode, b64encode
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import asdict
-from hashlib import sha256
-from pathlib import Path
 from time import thread_time
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from bpeflow._util.atomic import read_json, write_json
-from bpeflow.errors import FormatError
 from bpeflow.pretokenize.automaton import DEAD, Dfa
 from bpeflow.pretokenize.cuts import safe_pairs
 from bpeflow.pretokenize.syntax import UnsupportedPattern
@@ -53,11 +42,7 @@ def compile_pattern(sources: tuple[str, ...]) -> CompiledPattern:
     Raises:
         UnsupportedPattern: only the `regex` module can match them. The message says why.
     """
-    compiled = _read_cached(sources)
-    if compiled is None:
-        compiled = CompiledPattern(tuple(_compile_one(sources, number) for number in range(len(sources))))
-        _write_cached(sources, compiled)
-    return compiled
+    return CompiledPattern(tuple(_compile_one(sources, number) for number in range(len(sources))))
 
 
 def _compile_one(sources: Sequence[str], number: int) -> CompiledStep:
@@ -72,7 +57,7 @@ def _compile_one(sources: Sequence[str], number: int) -> CompiledStep:
 
 
 def compile_step(source: str) -> CompiledStep:
-    """Compile one regular expression, without the comparison and the cache. Raises `UnsupportedPattern`."""
+    """Compile one regular expression, without the comparison. Raises `UnsupportedPattern`."""
     import regex
 
     allowed = regex.VERSION0 | regex.UNICODE | regex.IGNORECASE | regex.DOTALL
@@ -246,55 +231,3 @@ def _members(matcher: Matcher, chance: random.Random) -> list[list[str]]:
         ends = {matcher.first[number], after - 1}
         ranges[matcher.step.range_class[number]] += [chr(end) for end in ends if not 0xD800 <= end < 0xE000]
     return [chance.sample(ends, min(len(ends), 8)) for ends in ranges]
-
-
-# ---- the cache
-
-
-#: Changes with the tables, and with what compiling makes of a pattern.
-_FORMAT = 3
-
-
-def _cache_path(sources: Sequence[str]) -> Path:
-    """Return the file of a pattern's tables. Raises `RuntimeError` if the user has no home folder."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if not folder.is_absolute():
-        folder = Path.home() / ".cache"
-    digest = sha256(json.dumps(_key(sources)).encode()).hexdigest()
-    return folder / "bpeflow" / "patterns" / f"{digest[:32]}.json"
-
-
-def _key(sources: Sequence[str]) -> dict[str, Any]:
-    """Return all that the tables depend on."""
-    import regex
-
-    return {"format": _FORMAT, "regex": regex.__version__, "byteorder": sys.byteorder, "sources": [*sources]}
-
-
-def _read_cached(sources: Sequence[str]) -> CompiledPattern | None:
-    """Return the tables of an earlier process; None if there are none, or if they are damaged."""
-    try:
-        values = read_json(_cache_path(sources))
-        steps = values.pop("steps")
-        if values != _key(sources):
-            return None
-        return CompiledPattern(
-            tuple(CompiledStep(**{name: _loaded(one) for name, one in step.items()}) for step in steps)
-        )
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError):
-        return None
-
-
-def _write_cached(sources: Sequence[str], compiled: CompiledPattern) -> None:
-    """Keep the tables for later processes, if there is a folder to write to."""
-    steps = [{name: _dumped(one) for name, one in asdict(step).items()} for step in compiled.steps]
-    with suppress(OSError, RuntimeError, FormatError):
-        write_json(_cache_path(sources), {**_key(sources), "steps": steps}, indent=None)
-
-
-def _dumped(value: Any) -> Any:
-    return b64encode(value).decode() if isinstance(value, bytes) else value
-
-
-def _loaded(value: Any) -> Any:
-    return b64decode(value) if isinstance(value, str) else value

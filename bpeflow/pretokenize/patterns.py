@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from mmap import mmap
 
-#: Text in UTF-8, in memory or in a mapped file.
-Utf8 = bytes | bytearray | memoryview | mmap
+from bpeflow._util.text import Utf8 as Utf8
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from bpeflow.pretokenize.normalizer import Normalizer, load_normalizer
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.published import PUBLISHED_PATTERNS
 from bpeflow.pretokenize.syntax import UnsupportedPattern
-from bpeflow.pretokenize.tables import CompiledPattern, known_tables, learn_tables
+from bpeflow.pretokenize.tables import CompiledPattern, known_tables, learn_tables, write_cached
 
 if TYPE_CHECKING:
     import regex as regex_module
@@ -105,6 +105,7 @@ class Pretokenizer:
 
             try:
                 found = compile_pattern(self.sources)
+                write_cached(self.sources, found)
             except UnsupportedPattern as error:
                 found = str(error)
             learn_tables(self.sources, found)

@@ -1,11 +1,26 @@
-"""The tables of compiled patterns, as data, and those that this process knows.
+"""The tables of compiled patterns, as data, and where they are kept: in this process and in the user's cache folder.
 
-`compiled` makes them. This module needs neither `regex` nor numpy, so a worker that is sent the tables imports neither.
+`compiled` makes them. This module needs neither `regex` nor numpy. So a worker that is sent the tables imports neither,
+and a process that finds them in the cache folder takes some milliseconds.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import os
+import sys
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cache
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from bpeflow._util.atomic import read_json, write_json
+from bpeflow.errors import FormatError
 
 
 @dataclass(frozen=True)
@@ -60,7 +75,9 @@ _MAX_KNOWN = 256
 
 
 def known_tables(sources: tuple[str, ...]) -> CompiledPattern | str | None:
-    """Return the tables of a pattern, or why it cannot be compiled; None if this process has not compiled it."""
+    """Return the tables of a pattern, or why it cannot be compiled; None if it was not compiled yet."""
+    if sources not in _KNOWN and (cached := _read_cached(sources)):
+        learn_tables(sources, cached)
     return _KNOWN.get(sources)
 
 
@@ -69,3 +86,66 @@ def learn_tables(sources: tuple[str, ...], tables: CompiledPattern | str) -> Non
     while len(_KNOWN) >= _MAX_KNOWN:
         _KNOWN.pop(next(iter(_KNOWN)))
     _KNOWN[sources] = tables
+
+
+# ---- the cache
+
+
+#: Changes with the tables, and with what compiling makes of a pattern.
+_FORMAT = 3
+
+
+def _cache_path(sources: Sequence[str]) -> Path:
+    """Return the file of a pattern's tables. Raises `RuntimeError` if the user has no home folder."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not folder.is_absolute():
+        folder = Path.home() / ".cache"
+    digest = sha256(json.dumps(_key(sources)).encode()).hexdigest()
+    return folder / "bpeflow" / "patterns" / f"{digest[:32]}.json"
+
+
+def _key(sources: Sequence[str]) -> dict[str, Any]:
+    """Return all that the tables depend on."""
+    return {"format": _FORMAT, "regex": _regex_version(), "byteorder": sys.byteorder, "sources": [*sources]}
+
+
+@cache
+def _regex_version() -> str:
+    """Return the version of the `regex` module, if possible without importing it, which takes as long as all else."""
+    spec = find_spec("regex")
+    folder = Path(spec.origin).parents[1] if spec and spec.origin else Path()
+    installed = [path.name for path in folder.glob("regex-*.dist-info")]
+    if len(installed) == 1:
+        return installed[0]
+    import regex
+
+    return str(regex.__version__)
+
+
+def _read_cached(sources: Sequence[str]) -> CompiledPattern | None:
+    """Return the tables of an earlier process; None if there are none, or if they are damaged."""
+    try:
+        values = read_json(_cache_path(sources))
+        steps = values.pop("steps")
+        if values != _key(sources):
+            return None
+        return CompiledPattern(
+            tuple(CompiledStep(**{name: _loaded(one) for name, one in step.items()}) for step in steps)
+        )
+    except (OSError, RuntimeError, ImportError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def write_cached(sources: Sequence[str], compiled: CompiledPattern) -> None:
+    """Keep the tables for later processes, if there is a folder to write to."""
+    steps = [{name: _dumped(one) for name, one in asdict(step).items()} for step in compiled.steps]
+    with suppress(OSError, RuntimeError, ImportError, FormatError):
+        write_json(_cache_path(sources), {**_key(sources), "steps": steps}, indent=None)
+
+
+def _dumped(value: Any) -> Any:
+    return b64encode(value).decode() if isinstance(value, bytes) else value
+
+
+def _loaded(value: Any) -> Any:
+    return b64decode(value) if isinstance(value, str) else value

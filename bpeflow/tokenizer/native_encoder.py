@@ -258,7 +258,7 @@ class NativeEncoder:
         normalized = self._normalize(text)
         if normalized is text:
             return text, specials
-        return (normalized, NO_SPECIAL_TOKENS) if specials.first_match(text) is None else None
+        return (normalized, NO_SPECIAL_TOKENS) if specials.literals.find(text) is None else None
 
     def _normalize(self, text: bytes) -> bytes:
         try:

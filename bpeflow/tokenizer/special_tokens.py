@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal
 
+from bpeflow._util.literals import Literals
 from bpeflow._util.text import close_matches
 from bpeflow.errors import InputTypeError, SpecialTokenError
 from bpeflow.formats.tokenizer_spec import special_bytes
@@ -50,23 +50,14 @@ class SpecialTokens:
         return f"SpecialTokens({', '.join(listed)}{', …' if len(self) > _TOKENS_IN_REPR else ''})"
 
     @cached_property
+    def literals(self) -> Literals:
+        """The tokens, to find them."""
+        return Literals(tuple(self.ids))
+
+    @property
     def longest(self) -> int:
         """The length of the longest token in bytes; 0 if the set is empty."""
-        return max(map(len, self.ids), default=0)
-
-    @cached_property
-    def prefixes(self) -> frozenset[bytes]:
-        """Every proper, non-empty prefix of every token."""
-        return frozenset(token[:end] for token in self.ids for end in range(1, len(token)))
-
-    def matches(self, text: Utf8, start: int = 0) -> Iterator[re.Match[bytes]]:
-        """Find the special tokens of `text` from `start` on. Overlaps are resolved leftmost-longest.
-
-        >>> specials = SpecialTokens.of({"<a>": 300, "<a><a>": 301})
-        >>> [specials.ids[match.group()] for match in specials.matches(b"x<a><a><a>")]
-        [301, 300]
-        """
-        return self._pattern.finditer(text, start) if self.ids else iter(())
+        return self.literals.longest
 
     def split(self, text: bytes) -> Iterator[tuple[bytes, int | None]]:
         """Yield ordinary text (with None) and special tokens (with their ids) in turn, ordinary text first and last.
@@ -75,15 +66,12 @@ class SpecialTokens:
         [(b'x', None), (b'<a>', 300), (b'', None)]
         """
         start = 0
-        for match in self.matches(text):
-            yield text[start : match.start()], None
-            yield match.group(), self.ids[match.group()]
-            start = match.end()
+        for found in self.literals.matches(text):
+            yield text[start : found.start], None
+            token = text[found.start : found.end]
+            yield token, self.ids[token]
+            start = found.end
         yield text[start:], None
-
-    def first_match(self, text: Utf8) -> re.Match[bytes] | None:
-        """Find the first special token of `text`."""
-        return self._pattern.search(text) if self.ids else None
 
     def spans(self, text: Utf8, position: int) -> bool:
         """Return whether an occurrence of a special token spans a position, even one that `matches` would not find.
@@ -92,13 +80,12 @@ class SpecialTokens:
         >>> [specials.spans(b"abc", position) for position in range(4)]
         [False, True, True, False]
         """
-        starts = range(max(position - self.longest + 1, 0), position)
-        matches = (self._pattern.match(text, start) for start in starts)
-        return any(match is not None and match.end() > position for match in matches)
-
-    @cached_property
-    def _pattern(self) -> re.Pattern[bytes]:
-        return re.compile(b"|".join(map(re.escape, self.ids)))
+        for found in self.literals.occurrences(text, max(position - self.longest + 1, 0)):
+            if found.start >= position:
+                return False
+            if found.end > position:
+                return True
+        return False
 
 
 #: The empty set, with which all text is ordinary.
@@ -166,11 +153,11 @@ def check_disallowed(text: Utf8, disallowed: SpecialTokens, start: int = 0) -> N
 
     The position in the message counts characters of a larger text in which `text` starts at character `start`.
     """
-    match = disallowed.first_match(text)
-    if match is not None:
-        position = start + len(bytes(text[: match.start()]).decode(errors="replace"))
+    found = disallowed.literals.find(text)
+    if found is not None:
+        position = start + len(bytes(text[: found.start]).decode(errors="replace"))
         raise SpecialTokenError(
-            f"the text has the special token {bytes(match.group()).decode()!r} at character {position}, which "
+            f"the text has the special token {bytes(text[slice(*found)]).decode()!r} at character {position}, which "
             "disallowed_special forbids; add it to allowed_special to encode it as its id, or remove it from "
             "disallowed_special to encode it as ordinary text"
         )

@@ -71,25 +71,16 @@ class TextCutter:
         return data
 
     def _last_cut(self, data: bytes) -> int:
-        start, undecided = 0, self._undecided_from(data, 0)
-        for match in self._specials.matches(data):
-            if match.start() >= undecided:
+        literals = self._specials.literals
+        start, undecided = 0, literals.begins_at_end(data, 0)
+        for found in literals.matches(data):
+            if found.start >= undecided:
                 break
-            start = match.end()
+            start = found.end
             if start > undecided:
-                undecided = self._undecided_from(data, start)
+                undecided = literals.begins_at_end(data, start)
         cut = self._cutter and self._cutter.find_last_cut(data[start:undecided])
         return start + (cut or 0)
-
-    def _undecided_from(self, data: bytes, start: int) -> int:
-        """Return the first position from `start` on where a special token may begin that extends beyond `data`.
-
-        If there is none, return the length of `data`.
-        """
-        for position in range(max(start, len(data) - self._specials.longest + 1), len(data)):
-            if data[position:] in self._specials.prefixes:
-                return position
-        return len(data)
 
 
 class StreamDecoder:

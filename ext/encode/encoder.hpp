@@ -1,7 +1,7 @@
 // Encoding: text → special tokens and the text between them → pre-tokens → ids.
 //
 // Most pre-tokens are short tokens, which are looked up in the model. The others are collected in a batch and looked up
-// in the cache that all encoders of the model share; once that is full, in an own one, too.
+// in the cache that all encoders of the model share and, once that is full, in a private cache.
 #pragma once
 
 #include "bpeflow.h"
@@ -79,7 +79,7 @@ class Encoder {
   public:
     using Bytes = const std::uint8_t *;
 
-    // Share a cache, and use up to `own_bytes` for an own one.
+    // Share a cache, and use up to `own_bytes` for a private one.
     Encoder(const Model &model, const Kernels &kernels, Cache &shared, std::uint64_t own_bytes)
         : model_(model), kernels_(kernels), merging_(model.pairs, kernels), shared_(shared), own_bytes_(own_bytes) {}
 

@@ -169,8 +169,8 @@ class Merging {
     // Apply the merge of the lowest rank wherever it applies, from left to right. Return whether there were many such
     // places. Pairs that this makes have a higher rank, as the merges are ordered.
     bool merge_pass() {
-        const Start *const first = std::min_element(
-            starts_.get(), starts_.get() + size_, [](const Start &a, const Start &b) { return a.rank < b.rank; });
+        const Start *const first = std::min_element(starts_.get(), starts_.get() + size_,
+                                                    [](const Start &a, const Start &b) { return a.rank < b.rank; });
         const std::uint32_t least = first->rank;
         if (least == no_merge) return false;
         const std::uint32_t made = made_by(pairs_.find(first[0].id, first[1].id));

@@ -371,7 +371,7 @@ BPEFLOW_API void bpeflow_specials_free(bpeflow_specials *specials);
 typedef struct bpeflow_cache bpeflow_cache;
 
 /* Create a cache. It grows on demand up to three quarters of `bytes`. Once it is full, each encoder takes up to a quarter
- * for an own one. On success *cache is a handle, otherwise NULL. */
+ * for a private one. On success *cache is a handle, otherwise NULL. */
 BPEFLOW_API int bpeflow_cache_new(uint64_t bytes, bpeflow_cache **cache);
 
 BPEFLOW_API void bpeflow_cache_free(bpeflow_cache *cache);

@@ -24,9 +24,13 @@ class Delimiters {
     explicit Delimiters(const bpeflow_delimiters &given) {
         const std::uint8_t *bytes = given.data;
         for (std::uint32_t i = 0; i < given.count; bytes += given.lengths[i++])
-            all_.push_back({bytes, given.lengths[i], i == given.separator, i});
-        std::stable_sort(all_.begin(), all_.end(), [](const One &a, const One &b) { return a.length > b.length; });
-        for (const One &one : all_) {
+            all_.push_back({bytes, given.lengths[i], i == given.separator, i, NONE});
+        std::stable_sort(all_.begin(), all_.end(), [](const One &a, const One &b) { return compare(a, b) < 0; });
+        for (std::uint32_t i = 0; i < all_.size(); i++) {
+            One &one = all_[i];
+            one.shorter = i > 0 ? i - 1 : NONE;
+            while (one.shorter != NONE && !begins_with(one.bytes, one.length, all_[one.shorter]))
+                one.shorter = all_[one.shorter].shorter;
             starts_[*one.bytes] = true;
             for (unsigned second = 0; second < 256; second++)
                 if (one.length == 1 || one.bytes[1] == second) pairs_.set(*one.bytes << 8 | second);
@@ -38,10 +42,8 @@ class Delimiters {
     Match find(const std::uint8_t *position, const std::uint8_t *end) const {
         for (; (position = candidate(position, end)) != end; position++) {
             if (end - position > 1 && !pairs_.test(std::size_t{position[0]} << 8 | position[1])) continue;
-            for (const One &one : all_)
-                if (static_cast<std::size_t>(end - position) >= one.length &&
-                    std::memcmp(position, one.bytes, one.length) == 0)
-                    return {position, position + one.length, one.separator, one.index};
+            if (const One *const one = longest_at(position, static_cast<std::size_t>(end - position)))
+                return {position, position + one->length, one->separator, one->index};
         }
         return {end, end, false, 0};
     }
@@ -52,7 +54,31 @@ class Delimiters {
         std::size_t length;
         bool separator;
         std::uint32_t index;
+        std::uint32_t shorter; // the longest other delimiter that this one begins with, NONE if there is none
     };
+
+    static constexpr std::uint32_t NONE = UINT32_MAX;
+
+    static int compare(const One &a, const One &b) {
+        const int order = std::memcmp(a.bytes, b.bytes, std::min(a.length, b.length));
+        return order != 0 ? order : (a.length > b.length) - (a.length < b.length);
+    }
+
+    static bool begins_with(const std::uint8_t *text, std::size_t length, const One &one) {
+        return length >= one.length && std::memcmp(text, one.bytes, one.length) == 0;
+    }
+
+    // Return the longest delimiter that a text begins with, null if there is none. In ascending order, delimiters between
+    // such a one and the text begin with it, too. So it is the last one that is not greater than the text, or one that
+    // this one begins with.
+    const One *longest_at(const std::uint8_t *text, std::size_t length) const {
+        const auto after = std::upper_bound(all_.begin(), all_.end(), One{text, length, false, 0, NONE},
+                                            [](const One &a, const One &b) { return compare(a, b) < 0; });
+        auto at = static_cast<std::uint32_t>(after - all_.begin());
+        for (at = at == 0 ? NONE : at - 1; at != NONE; at = all_[at].shorter)
+            if (begins_with(text, length, all_[at])) return &all_[at];
+        return nullptr;
+    }
 
     // Return the first position where a delimiter may start, judging by its first byte.
     const std::uint8_t *candidate(const std::uint8_t *position, const std::uint8_t *end) const {
@@ -66,7 +92,7 @@ class Delimiters {
         return position;
     }
 
-    std::vector<One> all_; // longest first
+    std::vector<One> all_; // in ascending order of bytes
     bool starts_[256] = {};
     // The first two bytes of each delimiter: with hundreds of them, few are compared at the "<div" of a web page.
     std::bitset<65536> pairs_;

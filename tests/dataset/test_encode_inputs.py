@@ -15,7 +15,7 @@ import bpeflow
 from bpeflow.cli.main import main
 from bpeflow.dataset.encode import encode_documents, encode_file
 from bpeflow.dataset.token_file import load_tokens, sidecar_path
-from bpeflow.errors import BadRecordError, ConfigError, CorpusError, InputTypeError
+from bpeflow.errors import BadRecordError, CorpusError, InputTypeError
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
 
@@ -116,14 +116,31 @@ def test_sources_have_their_own_settings(tokenizer: Tokenizer, out: Path, tmp_pa
     ]
     encode_file(tokenizer, [tmp_path / "a.txt", *sources], out)
     assert text_of(tokenizer, out) == "plain|one|two|three|"
-    with pytest.raises(ConfigError, match="source lines has weight 2, but a token file has each document once"):
-        encode_file(tokenizer, [{**sources[0], "weight": 2}], out)
 
 
-def test_a_sample_is_the_one_that_training_draws(tokenizer: Tokenizer, out: Path, tmp_path: Path) -> None:
+def test_sources_of_a_training_are_encoded_whole_and_once(
+    tokenizer: Tokenizer, out: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_files(tmp_path, [b"a b c d".replace(b" ", EOT.encode())])
+    source = {"name": "letters", "paths": str(tmp_path / "*.txt"), "max_bytes": 2, "weight": 3}
+    with caplog.at_level("INFO"):
+        encode_file(tokenizer, [source], out)
+    assert text_of(tokenizer, out) == "a|b|c|d"
+    assert json.loads(sidecar_path(out).read_text(encoding="utf-8"))["samples"] == {}
+    assert caplog.messages == [
+        "weights are ignored, as a token file has each document once: letters (3)",
+        "max_bytes is ignored: whole sources are encoded (--sampled for the samples): letters (2 bytes)",
+    ]
+
+
+def test_a_sample_is_the_one_that_training_draws(
+    tokenizer: Tokenizer, out: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     write_files(tmp_path, [b"a b c d e f g h".replace(b" ", EOT.encode()), b"i j k l m".replace(b" ", EOT.encode())])
     source = {"name": "letters", "paths": str(tmp_path / "*.txt"), "max_bytes": 5, "seed": 3}
-    encode_file(tokenizer, [source], out)
+    with caplog.at_level("INFO"):
+        encode_file(tokenizer, [source], out, sampled=True)
+    assert caplog.messages == ["only random samples of these sources are encoded: letters (5 bytes)"]
     counted = bpeflow.count([source], special_tokens=[EOT])  # type: ignore[list-item]
     assert sorted(text_of(tokenizer, out)) == sorted("|".join(token.decode() for token in counted) + "|")
     assert len(counted) == 5
@@ -170,9 +187,9 @@ def test_documents_without_text_are_refused_or_left_out(tokenizer: Tokenizer, ou
         tokenizer.encode_documents(documents, out)  # type: ignore[arg-type]
     done = tokenizer.encode_documents(documents, out, bad_records="skip")  # type: ignore[arg-type]
     assert (text_of(tokenizer, out), done.bad_records) == ("a|", 3)
-    with pytest.raises(InputTypeError, match="document 0 is a int"):
+    with pytest.raises(InputTypeError, match="document 0 is int"):
         tokenizer.encode_documents([1], out, bad_records="skip", overwrite=True)  # type: ignore[list-item]
-    with pytest.raises(InputTypeError, match=r"document 0 is a PosixPath.*; pass paths as a list"):
+    with pytest.raises(InputTypeError, match=r"document 0 is PosixPath.*; pass paths as a list"):
         encode_file(tokenizer, iter([out]), out, overwrite=True)  # type: ignore[arg-type]
 
 

@@ -31,7 +31,7 @@ SEQUENCES: list[Pattern] = [
     DEEPSEEK_V3,
     (SPLIT_PATTERNS["starcoder_digits"], "gpt2"),
     (SPLIT_PATTERNS["falcon_punctuation"], "gpt2", "[0-9][0-9][0-9]"),
-    (r"\p{N}{1,3}", SPLIT_PATTERNS["superbpe_second"]),
+    (r"\p{N}{1,3}", SPLIT_PATTERNS["superbpe"]),
     (r"\s", r"[\s\S]"),
 ]
 PATTERNS: list[Pattern] = [*NAMED_PATTERNS, *SPLIT_PATTERNS.values(), *SEQUENCES]
@@ -117,7 +117,7 @@ def test_every_cut_keeps_the_pretokens_of_normalized_text(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pattern", ["gpt2", "o200k", DEEPSEEK_V3, SPLIT_PATTERNS["superbpe_second"]], ids=str)
+@pytest.mark.parametrize("pattern", ["gpt2", "o200k", DEEPSEEK_V3, SPLIT_PATTERNS["superbpe"]], ids=str)
 def test_cuts_between_characters_of_all_kinds_keep_the_pretokens_in_every_context(pattern: Pattern) -> None:
     """Four of 121 contexts at each transition, the next four at the next one."""
     contexts = [*product(["", "a", "'", "1", "!", " ", "\n", "/", "\u0301", "字", "\u3000"], repeat=2)]
@@ -128,7 +128,7 @@ def test_cuts_between_characters_of_all_kinds_keep_the_pretokens_in_every_contex
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pattern", ["gpt2", "o200k", DEEPSEEK_V3, SPLIT_PATTERNS["superbpe_second"]], ids=str)
+@pytest.mark.parametrize("pattern", ["gpt2", "o200k", DEEPSEEK_V3, SPLIT_PATTERNS["superbpe"]], ids=str)
 @pytest.mark.parametrize("corpus", ["multilingual_20MB", "code_20MB"])
 def test_real_text_cut_at_every_safe_cut_has_the_same_pretokens(pattern: Pattern, corpus: str) -> None:
     pretokenizer = load_pretokenizer(pattern)

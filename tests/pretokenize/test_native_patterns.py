@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -20,15 +21,15 @@ from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.corpus.documents import Delimiters
 from bpeflow.counting.table import NativeTable, RegexTable
 from bpeflow.errors import NativeError, UnmatchedTextError
-from bpeflow.pretokenize.compiled import compile_pattern, compile_step
+from bpeflow.pretokenize.compiled import Matcher, compile_pattern, compile_step
 from bpeflow.pretokenize.native import native_unicode_version, new_compiled_pattern, why_not_compiled, why_regex
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.pretokenize.published import PUBLISHED_PATTERNS
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer, unicode_version
 from bpeflow.pretokenize.tables import CompiledPattern, CompiledStep
 
-SEQUENCES: dict[str, list[str]] = {
-    "deepseek_v3": [SPLIT_PATTERNS[f"deepseek_v3_{number}"] for number in (1, 2, 3)],
-    "digits_gpt2": [SPLIT_PATTERNS["starcoder_digits"], SPLIT_PATTERNS["gpt2"]],
+SEQUENCES: dict[str, Sequence[str]] = {
+    **{name: source for name, source in PUBLISHED_PATTERNS.items() if not isinstance(source, str)},
     "falcon": [SPLIT_PATTERNS[name] for name in ("falcon_punctuation", "gpt2_original", "falcon_three_digits")],
     "letters_digits": ["[a-z]+", "[0-9]", " "],
 }
@@ -98,6 +99,27 @@ def test_more_pieces_than_a_batch_are_cut_as_by_regex(name: str) -> None:
         for unit in ("a ", "a1 ", ". ", "  \n", "'s", "12", "é中 ", "".join(chance.choices(HOT, k=3))):
             for extra in (0, 1, 3):
                 assert_same(splitter, "z" * extra + unit * chance.choice((2048, 2049, 4096, 4097, 9000)))
+
+
+def test_matching_again_at_the_borders_of_words_and_batches(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the transducer loses track, the automaton matches again: anywhere in 8 bytes, and at the end of a batch."""
+    matcher = Matcher(pretokenizer(name).tables().steps[-1])
+    attempts: list[int] = []
+    match_end = Matcher._match_end
+
+    def counted(self: Matcher, read: list[int], position: int) -> int | None:
+        attempts.append(position)
+        return match_end(self, read, position)
+
+    monkeypatch.setattr(Matcher, "_match_end", counted)
+    chance = randomness()
+    for text in (nasty_text(chance, 6) for _ in range(300)):
+        matcher.boundaries(text)
+        if attempts:
+            splitter = pretokenizer(name, chance.choice(POLICIES))
+            for more in range(9):
+                assert_same(splitter, "x\n" * (4090 // 2) + "." * more + text * 3)
+            return
 
 
 @pytest.mark.slow
@@ -191,7 +213,7 @@ def test_the_example_of_unmatched_text_is_the_same(text: str) -> None:
 
 
 def test_damaged_tables_are_refused() -> None:
-    step = compile_step(SPLIT_PATTERNS["superbpe_second"])
+    step = compile_step(SPLIT_PATTERNS["superbpe"])
     ranges = np.frombuffer(step.first, np.uint32)
     damaged: list[CompiledStep] = [
         replace(step, first=(ranges + 1).astype(np.uint32).tobytes()),

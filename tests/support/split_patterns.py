@@ -5,31 +5,25 @@ from __future__ import annotations
 import random
 
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
-from bpeflow.pretokenize.published import DEEPSEEK_V3, KIMI
+from bpeflow.pretokenize.published import DEEPSEEK_V3, PUBLISHED_PATTERNS
 
-_O200K_WORDS = (
-    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
-    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
-)
 _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|"
 _SPACES = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 
 #: Patterns by the tokenizers that have them, or by what they do. All of them can be compiled.
-SPLIT_PATTERNS = {name: pattern.regex for name, pattern in NAMED_PATTERNS.items()} | {
+SPLIT_PATTERNS = {
+    **{name: pattern.regex for name, pattern in NAMED_PATTERNS.items()},
+    **{name: source for name, source in PUBLISHED_PATTERNS.items() if isinstance(source, str) and name != "llama4"},
     "gpt2_original": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
-    "kimi_k2": KIMI,
     "deepseek_v3_1": DEEPSEEK_V3[0],
     "deepseek_v3_2": DEEPSEEK_V3[1],
     "deepseek_v3_3": DEEPSEEK_V3[2],
     "deepseek_llm_letters": r"\s?\p{L}+",
     "deepseek_llm_punctuation": r"\s?\p{P}+",
     "deepseek_llm_cjk": "[一-龥ࠀ-一가-퟿]+",
-    "tekken": _O200K_WORDS + r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*" + _SPACES,
-    "superbpe_second": r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]{2,}[\r\n/]*| +(?!\S)",
     "spaces": " ",
     "starcoder_digits": r"\p{N}|\P{N}+",
-    "bloom": r" ?[^(\s|[.,!?…。，、।۔،])]+".replace("])]", r"\])]"),
-    "bloom_bracket": r" ?[^(\s|[.,!?…。，、।۔،)]+",
+    "bloom_published": r" ?[^(\s|[.,!?…。，、।۔،])]+".replace("])]", r"\])]"),
     "falcon_three_digits": "[0-9][0-9][0-9]",
     "falcon_punctuation": r"[^\s\w]+|_",
     "words_and_spaces": r"\S+|\s+",
@@ -40,9 +34,6 @@ SPLIT_PATTERNS = {name: pattern.regex for name, pattern in NAMED_PATTERNS.items(
     "scripts": r"\p{Han}|\p{Hiragana}+|\p{Katakana}+|\p{Hangul}+|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,2}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*" + _SPACES,
     "bert": r"[^\s\p{P}\p{S}]+|[\p{P}\p{S}]",
-    "nanochat": r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]++[\r\n]*"
-    r"|\s*[\r\n]|\s+(?!\S)|\s+",
-    "qwen3_5": _CONTRACTIONS + r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*" + _SPACES,
     "minimax": _CONTRACTIONS + r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|[^\S\r\n]*[^\s\p{L}\p{N}]+[\r\n]*" + _SPACES,
     "seed_oss": _CONTRACTIONS + r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+" + _SPACES,
     "jais": r"'s|'t|'re|'ve|'m|'ll|'d|\s?\p{L}+|\s?\p{N}+|\s?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",

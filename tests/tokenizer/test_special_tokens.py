@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from typing import Any
 
@@ -28,23 +29,20 @@ def ids(*tokens: str) -> list[int]:
 def test_overlaps_are_resolved_leftmost_longest() -> None:
     specials = SpecialTokens.of(IDS)
     assert list(specials.ids) == [b"<a><b>", b"<a>", b"<b>"]
-    found = [match.group() for match in specials.matches(b"<a><a><b><b><a><")]
-    assert found == [b"<a>", b"<a><b>", b"<b>", b"<a>"]
+    found = [special_id for _, special_id in specials.split(b"<a><a><b><b><a><") if special_id]
+    assert found == [300, 301, 302, 300]
     assert specials.longest == 6
-    assert b"<a><b" in specials.prefixes
-    assert b"<a><b>" not in specials.prefixes
 
 
 def test_the_empty_set_matches_nothing() -> None:
     assert not NO_SPECIAL_TOKENS
-    assert list(NO_SPECIAL_TOKENS.matches(b"<a>")) == []
-    assert NO_SPECIAL_TOKENS.first_match(b"<a>") is None
+    assert list(NO_SPECIAL_TOKENS.split(b"<a>")) == [(b"<a>", None)]
     assert NO_SPECIAL_TOKENS.longest == 0
 
 
 def test_regex_characters_are_escaped() -> None:
     specials = SpecialTokens.of({"a.c": 1, "[x]+": 2, "\\": 3})
-    assert [match.group() for match in specials.matches(b"abc a.c xx [x]+ \\")] == [b"a.c", b"[x]+", b"\\"]
+    assert [special_id for _, special_id in specials.split(b"abc a.c xx [x]+ \\") if special_id] == [1, 2, 3]
 
 
 def test_a_token_that_is_not_found_can_span_a_position() -> None:
@@ -151,3 +149,26 @@ def test_invalid_special_tokens_are_rejected() -> None:
 def test_repr_shortens_a_long_list() -> None:
     assert repr(SpecialTokens.of({f"<{i}>": i for i in range(9)})).count("<") == 5
     assert repr(SpecialTokens.of(dict.fromkeys(SPECIALS[:1], 1))) == "SpecialTokens(<|endoftext|>)"
+
+
+def alike(count: int) -> list[str]:
+    return [f"<|reserved_special_token_of_this_model_{number}|>" for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [alike(1000), ["<|" + "x" * 10_000_000], ["a" * 10_000_000], ["a" * length for length in range(1, 1000)]],
+    ids=["1000", "10 MB", "10 MB of a letter", "1000 of a letter"],
+)
+def test_many_or_long_special_tokens_cost_little_time(encoder: str, tokens: list[str]) -> None:
+    base = {byte: bytes([byte]) for byte in range(256)}
+    ids = {256 + number: token.encode() for number, token in enumerate(tokens)}
+    tokenizer = Tokenizer(base | ids, [], special_tokens=tokens, encoder=encoder)
+    text = f"<p>a <|a|> text with{tokens[len(tokens) // 2][:2000]}, among a</p>\n" * 20
+    started = time.process_time()
+    expected = tokenizer.encode(text)
+    assert [*tokenizer.encode_iterable([text[:50], text[50:]])] == expected
+    assert tokenizer.encode_with_offsets(text)[0] == expected
+    assert tokenizer.decode(expected) == text
+    assert str(tokenizer.explain(text[:100]))
+    assert time.process_time() - started < 5

@@ -1,8 +1,12 @@
-"""Compiled patterns: random ones cut texts as the `regex` module does, with any policy for unmatched text."""
+"""Compiled patterns: random ones cut texts as the `regex` module does, with any policy for unmatched text.
+
+Safe cuts keep the pre-tokens.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import chain
 
 import numpy as np
 import regex
@@ -10,6 +14,7 @@ import regex
 from bpeflow.corpus.documents import Delimiters
 from bpeflow.counting.table import NativeTable, RegexTable
 from bpeflow.errors import PatternError
+from bpeflow.pretokenize.cutter import NativeCutter, PythonCutter
 from bpeflow.pretokenize.native import why_not_compiled
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer
 from fuzzing.choices import Choices
@@ -56,6 +61,14 @@ def check(data: bytes) -> None:
     case = f"{splitter!r}: {text!r}"
     must_equal(case, table.shard(), reference.shard())
     must_equal(case, table.statistics(), reference.statistics())
+    _check_cut(splitter, text.encode(), choices.below(len(text) + 1), case)
+
+
+def _check_cut(splitter: Pretokenizer, data: bytes, start: int, case: str) -> None:
+    cut = NativeCutter(splitter).find_cut(memoryview(np.frombuffer(data, np.uint8).copy()), start)
+    must_equal(case, cut, PythonCutter(splitter).find_cut(data, start))
+    pieces = [piece.decode() for piece in (data[:cut], data[cut:])] if cut else [data.decode()]
+    must_equal(case, [*chain(*map(splitter.pretokens, pieces))], splitter.pretokens(data.decode()))
 
 
 def _pattern(choices: Choices) -> str:
