@@ -257,7 +257,9 @@ _CHECKSUM = "sha256"
 
 
 def checksummed(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `body` with its checksum added."""
+    """Return `body` with its checksum added, whose key it must not have."""
+    if _CHECKSUM in body:
+        raise ValueError(f"the key {_CHECKSUM} is that of the checksum")
     return {**body, _CHECKSUM: _digest(json.loads(json.dumps(body)))}
 
 

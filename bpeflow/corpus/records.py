@@ -269,7 +269,7 @@ def iterable_texts(documents: Iterable[Any], rules: TextRules) -> Iterator[Recor
         else:
             remedy = "; pass paths as a list" if isinstance(document, PathLike) else ""
             raise InputTypeError(
-                f"{where} is a {type(document).__name__}; documents must be str, bytes of UTF-8, or mappings with "
+                f"{where} is {type(document).__name__}; documents must be str, bytes of UTF-8, or mappings with "
                 f"the text in text_field{remedy}"
             )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
+from zlib import crc32
 
 import numpy as np
 
@@ -103,8 +104,11 @@ def decode_file(
 
 
 def _read(file: TokenFile) -> Iterator[Ids]:
-    """Yield the ids of a token file, some at a time. They are not mapped, as the file may become shorter meanwhile."""
-    dtype = DTYPES[file.dtype]
+    """Yield the ids of a token file, some at a time, and check them at the end.
+
+    They are not mapped, as the file may become shorter meanwhile.
+    """
+    dtype, checksum = DTYPES[file.dtype], 0
     with file.path.open("rb") as stream:
         stream.seek(file.start)
         for first in range(0, file.tokens, IDS_AT_A_TIME):
@@ -112,7 +116,9 @@ def _read(file: TokenFile) -> Iterator[Ids]:
             ids = np.fromfile(stream, dtype, count)
             if len(ids) < count:
                 raise FormatError(f"{file.path}: became shorter while it was read; run again when it is complete")
+            checksum = crc32(ids.data, checksum)
             yield ids.astype(dtype.newbyteorder("="), copy=False)
+    file.check(checksum)
 
 
 def _decode(tokenizer: Tokenizer, ids: Ids, file: TokenFile, before: int) -> bytes:

@@ -17,10 +17,12 @@ A large corpus can be divided into shards, ``train_000000.bin`` and so on. Each 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +59,7 @@ class TokenFile:
         path: the file with the ids.
         dtype: ``uint16`` or ``uint32``.
         tokens: number of ids.
+        checksum: the CRC-32 of the ids as they are in the file; None if it was not recorded.
         documents: number of documents.
         index: whether there is an index.
         layout: ``bin``, ``npy`` or ``megatron``.
@@ -68,6 +71,7 @@ class TokenFile:
     path: Path
     dtype: DtypeName
     tokens: int
+    checksum: int | None
     documents: int
     index: bool
     layout: Layout
@@ -79,6 +83,14 @@ class TokenFile:
     def start(self) -> int:
         """The position of the first id in the file, in bytes."""
         return NPY_HEADER if self.layout == "npy" else 0
+
+    def check(self, checksum: int) -> None:
+        """Compare the checksum of the ids that were read with the recorded one. Raises `FormatError`."""
+        if self.checksum not in (None, checksum):
+            raise FormatError(
+                f"{self.path}: damaged: its ids have the checksum {checksum:08x}, but the sidecar says "
+                f"{self.checksum:08x}; copy it again, or encode again"
+            )
 
 
 def sidecar_path(path: Path) -> Path:
@@ -127,17 +139,19 @@ def choose_dtype(dtype: Literal["auto"] | DtypeName, vocab_size: int) -> DtypeNa
 # ---- reading ----
 
 
-def load_tokens(path: str | Path) -> Ids:
+def load_tokens(path: str | Path, verify: bool = False) -> Ids:
     """Memory-map the ids of a token file, read-only. Pages are read from the disk on first access.
 
     Args:
         path: the token file. Its sidecar must be next to it.
+        verify: read all ids now, and compare them with the checksum in the sidecar.
 
     Returns:
         A one-dimensional array of uint16 or uint32.
 
     Raises:
-        FormatError: the sidecar is missing or damaged, or does not match the size of the file.
+        FormatError: the sidecar is missing or damaged, or does not match the file: its size or, with `verify`, its
+            ids.
         OSError: the file does not exist or cannot be read.
 
     >>> from tempfile import TemporaryDirectory
@@ -151,15 +165,16 @@ def load_tokens(path: str | Path) -> Ids:
     >>> tokens.dtype, tokens.tolist()
     (dtype('uint16'), [97, 98, 256, 99])
     """
-    return _map_ids(open_token_file(path))
+    return _map_ids(open_token_file(path), verify)
 
 
-def load_shards(path: str | Path) -> list[Ids]:
+def load_shards(path: str | Path, verify: bool = False) -> list[Ids]:
     """Memory-map the ids of all shards of a set, as `load_tokens` does with a single token file.
 
     Args:
         path: the name under which the set was written, such as ``train.bin`` for ``train_000000.bin`` and so on. A
             token file that is not divided, or a single shard, is a list of one.
+        verify: as for `load_tokens`.
 
     Returns:
         The arrays, in the order of the corpus.
@@ -178,7 +193,7 @@ def load_shards(path: str | Path) -> list[Ids]:
     >>> [shard.tolist() for shard in shards]
     [[97, 98, 256, 99, 256], [100, 256]]
     """
-    return [_map_ids(file) for file in open_token_files(path)]
+    return [_map_ids(file, verify) for file in open_token_files(path)]
 
 
 def load_document_offsets(path: str | Path) -> Offsets:
@@ -276,6 +291,7 @@ def read_sidecar(path: Path) -> TokenFile:
         path=path,
         dtype=_field(facts, sidecar, "dtype", lambda value: value in list(DTYPES)),
         tokens=_field(facts, sidecar, "tokens", _is_number),
+        checksum=int(_field(facts, sidecar, "crc32", _is_checksum), 16) if "crc32" in facts else None,
         documents=_field(facts, sidecar, "documents", _is_number),
         index=_field(facts, sidecar, "index", lambda value: isinstance(value, bool)),
         layout=_field({"layout": "bin", **facts}, sidecar, "layout", lambda value: value in get_args(Layout)),
@@ -287,8 +303,11 @@ def read_sidecar(path: Path) -> TokenFile:
     )
 
 
-def _map_ids(file: TokenFile) -> Ids:
-    return _map(file.path, DTYPES[file.dtype], file.tokens, file.start)
+def _map_ids(file: TokenFile, verify: bool) -> Ids:
+    ids = _map(file.path, DTYPES[file.dtype], file.tokens, file.start)
+    if verify:
+        file.check(crc32(ids.data))
+    return ids
 
 
 def _map(path: Path, dtype: np.dtype[Any], length: int, start: int = 0) -> NDArray[Any]:
@@ -310,6 +329,10 @@ def _check_size(path: Path, size: int, length: int, dtype: np.dtype[Any]) -> Non
 
 def _is_number(value: object) -> bool:
     return type(value) is int and 0 <= value < 1 << 62
+
+
+def _is_checksum(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch("[0-9a-f]{8}", value) is not None
 
 
 def _field(facts: Any, sidecar: Path, key: str, is_valid: Callable[[object], bool], section: str = "") -> Any:

@@ -13,6 +13,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from io import BytesIO, FileIO
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,11 +97,13 @@ class TokenWriter:
         tokens: number of ids written so far.
         documents: number of documents that have ended so far.
         last_end: the position after the last id of the last of these documents.
+        checksum: the CRC-32 of the ids as they are in the file.
     """
 
     def __init__(self, ids: ArrayFile, index: ArrayFile | None, tokens: TokenSet) -> None:
         self.path: Path = ids.path
         self.tokens = self.documents = self.last_end = 0
+        self.checksum = self._checksum_of_ended = 0
         self._ids, self._index, self._layout = ids, index, tokens.layout
         self._dtype = DTYPES[tokens.dtype]
         self._start = NPY_HEADER if tokens.layout == "npy" else 0
@@ -115,8 +118,12 @@ class TokenWriter:
         that the ids of earlier calls belong to. Raises `OSError`, and `FormatError` if the layout does not allow a
         document as long as this.
         """
-        self._ids.append(ids.astype(self._dtype, copy=False))
+        stored = np.ascontiguousarray(ids, self._dtype)
+        self._ids.append(stored)
+        ended = int(ends[-1]) if len(ends) else 0
+        self.checksum = crc32(stored[:ended].data, self.checksum)
         if len(ends):
+            self._checksum_of_ended = self.checksum
             ends = ends + self.tokens
             if self._index is not None and self._layout == "megatron":
                 self._index.append(megatron.encode_lengths(ends, self.last_end, self._index.path))
@@ -124,6 +131,7 @@ class TokenWriter:
                 self._index.append(ends.astype(OFFSET_DTYPE))
             self.last_end = int(ends[-1])
             self.documents += len(ends)
+        self.checksum = crc32(stored[ended:].data, self.checksum)
         self.tokens += len(ids)
 
     def take_unfinished(self) -> Iterator[Ids]:
@@ -132,7 +140,7 @@ class TokenWriter:
             position = self._start + first * self._dtype.itemsize
             yield self._ids.read_at(position, self._dtype, min(_AT_A_TIME, self.tokens - first))
         self._ids.truncate(self._start + self.last_end * self._dtype.itemsize)
-        self.tokens = self.last_end
+        self.tokens, self.checksum = self.last_end, self._checksum_of_ended
 
     def finish(self) -> None:
         """Complete and close the files. A document that has not ended ends here. Raises `OSError`."""
@@ -269,6 +277,7 @@ class TokenSetWriter:
             "dtype": self._set.dtype,
             "byte_order": "little",
             "tokens": part.tokens,
+            "crc32": f"{part.checksum:08x}",
             "documents": part.documents,
             "index": self._set.has_index,
             **place,

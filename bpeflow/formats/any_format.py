@@ -137,7 +137,7 @@ def load(
 
 
 def load_pretrained(
-    name: str,
+    name: str | Path,
     pattern: str | Sequence[str] | None = None,
     special_tokens: Mapping[str, int | None] | Iterable[str] = (),
     known: str | None = None,
@@ -174,6 +174,9 @@ def save(
         AlreadyExistsError: there is such a file already, or another tokenizer, and `overwrite` is false.
     """
     format_, file, is_file = _target(path, name)
+    if not is_file and path.exists() and not path.is_dir():
+        endings = ", ".join(known.suffix for known in FORMATS if known.suffix)
+        raise AlreadyExistsError(f"{path} is a file: name a folder, or a file that ends in one of {endings}")
     if options != NO_OPTIONS and (is_file or not format_.beside):
         given = ", ".join(key for key, value in vars(options).items() if value != getattr(NO_OPTIONS, key))
         raise ConfigError(

@@ -9,7 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bpeflow.errors import TokenizerNotFoundError
+from bpeflow._util.text import close_matches, short_repr
+from bpeflow.errors import InputTypeError, TokenizerNotFoundError
 
 #: Where tiktoken downloads the ranks of its encodings. Source: tiktoken 0.14, ``tiktoken_ext/openai_public.py``.
 _TIKTOKEN_URL = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
@@ -35,7 +36,7 @@ _FILES = [
 ]  # fmt: skip
 
 
-def find_pretrained(name: str, revision: str | None = None) -> tuple[Path | Any, str | None]:
+def find_pretrained(name: str | Path, revision: str | None = None) -> tuple[Path | Any, str | None]:
     """Find a tokenizer by its name: a path or a name of tiktoken or of the HuggingFace hub, in this order.
 
     Args:
@@ -49,10 +50,16 @@ def find_pretrained(name: str, revision: str | None = None) -> tuple[Path | Any,
     Raises:
         TokenizerNotFoundError: there is none, or it cannot be downloaded. The message has the remedy.
     """
+    if not isinstance(name, str | Path):
+        raise InputTypeError(f"the name of a tokenizer is {short_repr(name)}; it must be a str or a path")
+    name = str(name)
     path = Path(name).expanduser()
     if path.exists():
         return path, None
-    reasons = [f"{name}: no such file or folder"]
+    close = close_matches(name, _TIKTOKEN)
+    reasons = [
+        f"{name}: no such file or folder" + (f"; did you mean {close[0]}?" if close and name not in _TIKTOKEN else "")
+    ]
     if name in _TIKTOKEN:
         ranks = _TIKTOKEN[name]
         url = _TIKTOKEN_URL.format(ranks)

@@ -332,7 +332,7 @@ class Tokenizer:
         """
         from bpeflow.formats import any_format
 
-        spec = any_format.load_pretrained(str(name), pattern, special_tokens or (), known, revision)
+        spec = any_format.load_pretrained(name, pattern, special_tokens or (), known, revision)
         return cls.from_spec(spec, encoder=encoder, cache_bytes=cache_bytes)
 
     @takes_settings

@@ -240,7 +240,7 @@ def test_a_name_with_spaces_that_does_not_exist_may_be_text() -> None:
 
 
 def test_items_that_are_not_documents_are_refused() -> None:
-    with pytest.raises(InputTypeError, match="document 1 is a int"):
+    with pytest.raises(InputTypeError, match="document 1 is int"):
         bpeflow.count(iter(["a", 1]))  # type: ignore[list-item]
     with pytest.raises(InvalidUtf8Error, match="document 0: not UTF-8 at byte 1"):
         bpeflow.count([b"a\xff"])

@@ -187,9 +187,9 @@ def test_documents_without_text_are_refused_or_left_out(tokenizer: Tokenizer, ou
         tokenizer.encode_documents(documents, out)  # type: ignore[arg-type]
     done = tokenizer.encode_documents(documents, out, bad_records="skip")  # type: ignore[arg-type]
     assert (text_of(tokenizer, out), done.bad_records) == ("a|", 3)
-    with pytest.raises(InputTypeError, match="document 0 is a int"):
+    with pytest.raises(InputTypeError, match="document 0 is int"):
         tokenizer.encode_documents([1], out, bad_records="skip", overwrite=True)  # type: ignore[list-item]
-    with pytest.raises(InputTypeError, match=r"document 0 is a PosixPath.*; pass paths as a list"):
+    with pytest.raises(InputTypeError, match=r"document 0 is PosixPath.*; pass paths as a list"):
         encode_file(tokenizer, iter([out]), out, overwrite=True)  # type: ignore[arg-type]
 
 

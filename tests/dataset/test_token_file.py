@@ -7,18 +7,22 @@ import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pytest
 from token_corpora import token_set
 
 import bpeflow
+from bpeflow import Tokenizer
 from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.dataset import token_writer
+from bpeflow.dataset.decode import decode_file
 from bpeflow.dataset.token_file import (
     choose_dtype,
     index_path,
     load_document_offsets,
+    load_shards,
     load_tokens,
     sidecar_path,
 )
@@ -51,7 +55,7 @@ def test_the_ids_are_a_flat_array_with_everything_else_in_other_files(path: Path
     facts = json.loads(sidecar_path(path).read_text(encoding="utf-8"))
     assert facts == {
         "format": "bpeflow tokens", "version": 1, "dtype": "uint16", "byte_order": "little", "tokens": 4,
-        "documents": 3, "index": True, **FACTS,
+        "crc32": f"{crc32(path.read_bytes()):08x}", "documents": 3, "index": True, **FACTS,
     }  # fmt: skip
 
 
@@ -292,3 +296,24 @@ def test_what_happens_to_unmatched_text_is_in_the_hash() -> None:
     policies: list[UnmatchedPolicy] = ["isolate", "drop", "error"]
     assert len({tokenizer_hash(replace(SPEC, unmatched=policy)) for policy in policies}) == 1
     assert len({tokenizer_hash(replace(SPEC, pattern=r"\w+", unmatched=policy)) for policy in policies}) == 3
+
+
+@pytest.mark.parametrize("layout", ["bin", "npy", "megatron"])
+@pytest.mark.parametrize("shard_tokens", [None, 7])
+def test_a_flipped_bit_is_no_text(tmp_path: Path, layout: Any, shard_tokens: int | None) -> None:
+    tokenizer = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [], ["<s>"])
+    out = tmp_path / ("train.npy" if layout == "npy" else "train.bin")
+    documents = ["one", "three or more", "", "four", "five"]
+    tokenizer.encode_documents(documents, out, format=layout, shard_tokens=shard_tokens)
+    shards = load_shards(out, verify=True)
+    assert tokenizer.decode(np.concatenate(shards)) == "<s>".join([*documents, ""])
+    path = out if shard_tokens is None else tmp_path / f"train_000001{out.suffix}"
+    content = bytearray(path.read_bytes())
+    content[-4] ^= 1
+    path.write_bytes(content)
+    load_tokens(path)
+    with pytest.raises(FormatError, match=rf"{path.name}: damaged: its ids have the checksum"):
+        load_tokens(path, verify=True)
+    with pytest.raises(FormatError, match=rf"{path.name}: damaged: its ids have the checksum"):
+        decode_file(tokenizer, out, tmp_path / "text.txt")
+    assert not (tmp_path / "text.txt").exists()

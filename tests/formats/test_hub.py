@@ -19,7 +19,7 @@ import pytest
 from real_data import real_data
 from small_tokenizer import save_tokenizer
 
-from bpeflow import FormatError, Tokenizer, TokenizerNotFoundError
+from bpeflow import FormatError, InputTypeError, Tokenizer, TokenizerNotFoundError
 from bpeflow.cli.main import main
 
 URL = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
@@ -74,12 +74,19 @@ def test_an_encoding_comes_from_the_package(cache: Path, monkeypatch: pytest.Mon
         ("Qwen/Qwen3-8B", r"^Qwen/Qwen3-8B: no such file or folder; .*pip install 'bpeflow\[hub\]'; or download"),
         ("./runs/mine", r"^\./runs/mine: no such file or folder$"),
         ("a/b/c", r"^a/b/c: no such file or folder$"),
+        ("cl100k", r"^cl100k: no such file or folder; did you mean cl100k_base\?"),
         ("", "no such"),
     ],
 )  # fmt: skip
 def test_an_error_says_what_to_install_or_where_to_put_a_file(cache: Path, name: str, message: str) -> None:
     with pytest.raises(TokenizerNotFoundError, match=message):
         Tokenizer.from_pretrained(name or str(cache / "missing"))
+
+
+@pytest.mark.parametrize("name", [None, 7, b"gpt2"])
+def test_a_name_is_a_str(name: Any) -> None:
+    with pytest.raises(InputTypeError, match="it must be a str or a path"):
+        Tokenizer.from_pretrained(name)
 
 
 def test_a_missing_tokenizer_is_a_missing_file(tmp_path: Path) -> None:

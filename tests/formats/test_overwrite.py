@@ -95,3 +95,10 @@ def test_convert_has_a_flag_for_it(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "--overwrite" in capsys.readouterr().err
     assert main([*arguments, "--overwrite"]) == 0
     assert Tokenizer.load(tmp_path / "other.json").merges == ONE.merges
+
+
+def test_a_file_of_another_kind_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text("text", encoding="utf-8")
+    with pytest.raises(AlreadyExistsError, match=r"corpus.txt is a file: name a folder, or a file that ends in one of"):
+        ONE.save(tmp_path / "corpus.txt", overwrite=True)
+    assert (tmp_path / "corpus.txt").read_text(encoding="utf-8") == "text"
