@@ -5,6 +5,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import ItemsView, Iterable, Iterator, Mapping
 from itertools import pairwise
+from math import prod
 from operator import index, itemgetter, mul
 from pathlib import Path
 from typing import Any, SupportsIndex, cast, get_args
@@ -260,6 +261,7 @@ class PretokenCounts(Mapping[bytes, int]):
         if Path(path).is_dir():
             raise FormatError(f"{path}: is a folder; the counts in a run folder are the file counts.npz")
         try:
+            _check_sizes(Path(path))
             with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 if arrays["version"].tolist() != [FILE_VERSION]:
                     raise FormatError(
@@ -276,7 +278,9 @@ class PretokenCounts(Mapping[bytes, int]):
             return counts
         except FormatError as error:
             raise FormatError(f"{path}: {error}") from None
-        except (ConfigError, ValueError, KeyError, AttributeError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        except (
+            ConfigError, ValueError, KeyError, AttributeError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile,
+        ) as error:  # fmt: skip
             raise FormatError(
                 f"{path}: not a file of pre-token counts, or a damaged one; "
                 "TSV counts are read from files that end in .tsv"
@@ -346,6 +350,23 @@ def _encode(token: str | bytes) -> bytes:
         return token.encode() if isinstance(token, str) else token
     except UnicodeEncodeError:
         raise FormatError(f"pre-token {token!r} has a lone surrogate, which UTF-8 cannot encode") from None
+
+
+def _check_sizes(path: Path) -> None:
+    """Refuse arrays that would take more memory than the file has bytes: compressed ones, and false headers."""
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
+                raise FormatError(f"{member.filename} is compressed, which counts are not; write them again")
+            with archive.open(member) as stream:
+                if np.lib.format.read_magic(stream) != (1, 0):
+                    raise FormatError(f"{member.filename} is not an array in version 1.0 of numpy's format")
+                shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+            if prod(shape) * dtype.itemsize > member.file_size:
+                raise FormatError(
+                    f"damaged: {member.filename} claims to have {prod(shape):,} entries of {dtype.itemsize} bytes, but "
+                    f"has {member.file_size:,} bytes"
+                )
 
 
 def _native_order(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import zipfile
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -297,3 +298,21 @@ def test_a_sum_beyond_64_bits_is_an_error() -> None:
         most + one
     with pytest.raises(TypeError):
         most + {b"a": 1}  # type: ignore[operator]
+
+
+def test_a_file_never_takes_more_memory_than_its_size(tmp_path: Path) -> None:
+    counts = PretokenCounts.from_mapping({b"abc": 2})
+    path = tmp_path / "counts.npz"
+    counts.save(path)
+    with np.load(path) as arrays:
+        np.savez_compressed(path, **{name: arrays[name] for name in arrays.files})
+    with pytest.raises(FormatError, match=r"counts\.npz: version\.npy is compressed"):
+        PretokenCounts.load(path)
+    counts.save(path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, member in members.items():
+            archive.writestr(name, member.replace(b"(3,), }" + b" " * 14, b"(281474976710656,), }"))
+    with pytest.raises(FormatError, match=r"damaged: data\.npy claims to have 281,474,976,710,656 entries"):
+        PretokenCounts.load(path)
