@@ -41,7 +41,7 @@ from bpeflow.errors import (
 )
 
 #: The number that `bpeflow_abi` of a library must return: BPEFLOW_ABI in the header.
-ABI = 14
+ABI = 15
 
 #: Environment variable with a folder to search before the package's own. Sanitizer builds are tested this way.
 LIBRARY_PATH_VARIABLE = "BPEFLOW_LIBRARY_PATH"
@@ -133,6 +133,7 @@ class Shard(Structure):
 class MergeTask(Structure):
     _fields_ = (
         ("data", c_void_p),
+        ("ids", c_void_p),
         ("offsets", c_void_p),
         ("counts", c_void_p),
         ("words", c_uint64),

@@ -3,13 +3,14 @@
 A backend takes a `MergeTask` and returns a `MergeSession`, whose `step` is called until there are no more merges. For
 one task, all backends must learn the same merges. `python_backend` is the specification.
 
-Terms: a *word* is a distinct pre-token. A *pair* is two adjacent tokens inside one word. A *merge* is a learned pair.
+Terms: a *word* is a distinct pre-token, and consists of *units*: its bytes, or the tokens that it was encoded to. A
+*pair* is two adjacent tokens inside one word. A *merge* is a learned pair.
 The task defines the ids of the bytes and which pair wins a tie, so backends do not know the modes of `tie_break`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -38,6 +39,29 @@ class WordCounts(Protocol):
 
 
 @dataclass(frozen=True)
+class EncodedWords:
+    """Words that consist of tokens, with their counts, in the order of `WordCounts`.
+
+    Attributes:
+        ids: the token ids of the words, one word after another.
+        offsets: where in `ids` each word begins, and the end. No word is empty.
+        counts: the count of each word.
+    """
+
+    ids: npt.NDArray[np.uint32]
+    offsets: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def items(self) -> Iterator[tuple[list[int], int]]:
+        """Yield the ids of each word, with its count."""
+        for word, count in enumerate(self.counts.tolist()):
+            yield self.ids[self.offsets[word] : self.offsets[word + 1]].tolist(), count
+
+
+@dataclass(frozen=True)
 class MergeTask:
     """The input of a backend.
 
@@ -47,7 +71,9 @@ class MergeTask:
     `max_token_length` bytes or occurs fewer than `min_frequency` times is never merged.
 
     Attributes:
-        counts: the pre-tokens and their counts, in canonical order.
+        counts: the pre-tokens and their counts, in canonical order. `EncodedWords` begin as the tokens that a tokenizer
+            encodes them to. Its merges must apply in the order of their ranks: each comes after all merges that make
+            its parts.
         tokens: the tokens that exist before the first merge, indexed by id. An entry is empty if no merge can yield
             the token, such as a special token that contains a space.
         byte_ids: the token id of each of the 256 bytes.
@@ -65,7 +91,7 @@ class MergeTask:
             bytes or tokens of earlier initial merges, and no pair may occur twice.
     """
 
-    counts: WordCounts
+    counts: WordCounts | EncodedWords
     tokens: tuple[bytes, ...]
     byte_ids: tuple[int, ...]
     max_tokens: int
@@ -90,11 +116,21 @@ def lowest_count(task: MergeTask) -> int:
     pre-tokens is a single token, there are n tokens besides the 256 bytes. So there are `max_tokens` tokens, and
     learning ends.
     """
-    lengths = np.diff(task.counts.offsets)
+    lengths = _word_lengths(task)
     max_length = task.max_token_length or np.iinfo(np.int64).max
     counts = task.counts.counts[(lengths >= 2) & (lengths <= max_length)]
     n = max(task.max_tokens - 256, 1)
     return max(int(counts[n - 1]), task.min_frequency) if len(counts) >= n else task.min_frequency
+
+
+def _word_lengths(task: MergeTask) -> npt.NDArray[np.int64]:
+    """Return the length of each word in bytes."""
+    words = task.counts
+    if not isinstance(words, EncodedWords):
+        return np.diff(words.offsets)
+    token_lengths = np.array([len(token) for token in task.tokens], dtype=np.int64)
+    ends = np.concatenate(([0], np.cumsum(token_lengths[words.ids])))
+    return np.diff(ends[words.offsets])
 
 
 @dataclass
@@ -104,7 +140,7 @@ class MergeStatistics:
     Attributes:
         name: the backend's name.
         words: number of distinct pre-tokens.
-        positions: total bytes of the distinct pre-tokens.
+        positions: total units of the distinct pre-tokens.
         pairs: number of distinct pairs that have occurred.
         occurrences_visited: number of entries of occurrence lists that were visited.
         occurrences_merged: number of visited entries that were still occurrences, and so were merged.

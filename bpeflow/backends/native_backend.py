@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bpeflow._util import native
-from bpeflow.backends.base import MERGE_DTYPE, MergeStatistics, MergeTask
+from bpeflow.backends.base import MERGE_DTYPE, EncodedWords, MergeStatistics, MergeTask
 from bpeflow.errors import NativeError, NativeUnavailableError
 
 _WAIT_POLICY = "OMP_WAIT_POLICY"
@@ -147,8 +147,10 @@ def _native_task(
     """Return the task as the header's struct, and the arrays that it points into, which must outlive the call."""
     token_offsets = np.zeros(len(task.tokens) + 1, dtype=np.int64)
     np.cumsum([len(token) for token in task.tokens], out=token_offsets[1:])
+    words = task.counts
+    units = {"ids": words.ids} if isinstance(words, EncodedWords) else {"data": words.data}
     arrays: dict[str, npt.NDArray[Any]] = {
-        "data": np.ascontiguousarray(task.counts.data),
+        **{name: np.ascontiguousarray(array) for name, array in units.items()},
         "offsets": np.ascontiguousarray(task.counts.offsets),
         "counts": np.ascontiguousarray(task.counts.counts),
         "token_data": np.frombuffer(b"".join(task.tokens), dtype=np.uint8),

@@ -4,10 +4,11 @@ The algorithm, which the native backends share, rests on one observation: *the o
 the moment the younger of its tokens is created, and the pair's count only falls afterwards.* So lists are written once
 and never repaired, and the heap is refreshed lazily.
 
-**Positions.** All pre-tokens are stored in one flat list of positions, one per byte, with an end mark before, between
-and after them. A token's id is at its first and at its last position. The positions in between hold stale ids. A
-token's length follows from its id, so both neighbours are found without links: the token before position `i` ends at
-`i - 1`. Merging a pair writes two positions and moves nothing.
+**Positions.** All pre-tokens are stored in one flat list of positions, one per unit, with an end mark before, between
+and after them. Units are bytes, or the tokens of encoded words. A token's id is at its first and at its last position.
+The positions in between hold stale ids. A token's span, its length in units, follows from its id, so both neighbours
+are found without links: the token before position `i` ends at `i - 1`. Merging a pair writes two positions and moves
+nothing.
 
 **Occurrence lists.** The list of a pair `(left, right)` has the positions where `left` starts, in ascending order,
 which is why `aaa` becomes `aa a`. Occurrences that disappear stay in it as stale entries. Let `middle` be the position
@@ -38,6 +39,14 @@ being merged. But a list of initial merges can contain a merge whose string it n
 earlier merges in the list split the string differently. Another merge can make the same string later. With
 `reuse_tokens` it reuses the token of the initial merge.
 
+**Encoded words** begin as a tokenizer encodes them. That equals a replay of the tokenizer's merges over the bytes: each
+merge comes after all merges that make its parts, so once it has been made everywhere, no merge of a lower rank becomes
+applicable, and encoding, which applies the lowest rank first, uses the merges in the same order. So pairs, counts and
+ties are equal from there on. A token has the same span wherever it occurs: a token of the tokenizer is one unit, and
+any other is made by a single merge. If a merge yields an existing token (`reuse_tokens`), that token occurs nowhere
+yet, as no string becomes a token twice, and it gets the span of the merge. (A word that is a single token because the
+tokenizer takes it whole is an exception without effect: it has no pairs.)
+
 Sources: the heap with lazy refresh is from HuggingFace tokenizers' `BpeTrainer`, the rest from our own measurements.
 """
 
@@ -52,7 +61,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bpeflow.backends.base import MERGE_DTYPE, MergeStatistics, MergeTask, lowest_count
+from bpeflow.backends.base import MERGE_DTYPE, EncodedWords, MergeStatistics, MergeTask, lowest_count
 from bpeflow.errors import CountOverflowError
 
 Pair = tuple[int, int]
@@ -94,6 +103,8 @@ class PythonSession:
         self._initial_merges = iter(task.initial_merges)
         self._tokens = list(task.tokens)
         self._lengths = [len(token) for token in self._tokens]
+        encoded = isinstance(task.counts, EncodedWords)
+        self._spans = [1] * len(self._tokens) if encoded else self._lengths.copy()
         self._sort_keys = [self._sort_key(token_id) for token_id in range(len(self._tokens))]
         self._token_ids = {token: i for i, token in reversed(list(enumerate(self._tokens))) if token}
         self._ids: list[int] = [END]
@@ -145,9 +156,10 @@ class PythonSession:
     # ---- set-up ----
 
     def _lay_out_words(self) -> None:
-        byte_ids = self._task.byte_ids
-        for word, count in self._task.counts.items():
-            self._ids.extend(byte_ids[byte] for byte in word)
+        words, byte_ids = self._task.counts, self._task.byte_ids
+        encoded = isinstance(words, EncodedWords)
+        for word, count in words.items():
+            self._ids.extend(word if encoded else [byte_ids[byte] for byte in word])
             self._ids.append(END)
             self._weights.extend([count] * (len(word) + 1))
 
@@ -212,10 +224,13 @@ class PythonSession:
     def _token_for(self, pair: Pair) -> int:
         """Return the token of merging `pair`: a new one, or with `reuse_tokens` an existing one with these bytes."""
         token = self._tokens[pair[0]] + self._tokens[pair[1]]
+        span = self._spans[pair[0]] + self._spans[pair[1]]
         if self._task.reuse_tokens and token in self._token_ids:
+            self._spans[self._token_ids[token]] = span
             return self._token_ids[token]
         token_id = len(self._tokens)
         self._tokens.append(token)
+        self._spans.append(span)
         self._token_ids.setdefault(token, token_id)
         self._lengths.append(len(token))
         self._sort_keys.append(self._sort_key(token_id))
@@ -233,7 +248,7 @@ class PythonSession:
             if previous != END:
                 changes[previous, left] -= weight
                 changes[previous, token] += weight
-                new_occurrences[previous, token].append(start - self._lengths[previous])
+                new_occurrences[previous, token].append(start - self._spans[previous])
             if following != END:
                 changes[right, following] -= weight
                 changes[token, following] += weight
@@ -250,13 +265,13 @@ class PythonSession:
     def _valid_occurrences(self, pair: Pair) -> Iterator[tuple[int, int]]:
         """Yield ``(start, end)`` of each entry that is still an occurrence when its turn comes."""
         left, right = pair
-        ids, left_length, right_length = self._ids, self._lengths[left], self._lengths[right]
+        ids, left_span, right_span = self._ids, self._spans[left], self._spans[right]
         for start in self._occurrences.pop(pair):
             self._statistics.occurrences_visited += 1
-            middle = start + left_length
+            middle = start + left_span
             if ids[middle - 1] == left and ids[middle] == right:
                 self._statistics.occurrences_merged += 1
-                yield start, middle + right_length
+                yield start, middle + right_span
 
     def _change_count(self, pair: Pair, change: int) -> None:
         count = self._counts.get(pair, 0) + change

@@ -167,7 +167,7 @@ def compare_pretokens(first: Tokenizer, second: Tokenizer, counts: PretokenCount
 def _divided(tokenizer: Tokenizer, counts: PretokenCounts) -> Iterator[tuple[bytes, ...]]:
     """Yield the bytes of each pre-token's tokens."""
     tokens = tokenizer.vocab.decoded_tokens
-    for _, ids, ends in encoded_batches(tokenizer, counts):
+    for _, ids, ends in encoded_batches(tokenizer._encoder, counts):
         for part in np.split(ids, ends[:-1]):
             yield tuple(map(tokens.__getitem__, part.tolist()))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.look.vocabulary import VocabToken, text_tokens
 from bpeflow.progress import Observer
+from bpeflow.tokenizer.encoder import Encoder
 from bpeflow.tokenizer.python_encoder import PretokenMerging, merge_table
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
@@ -145,19 +147,19 @@ def count_settings(tokenizer: Tokenizer, values: Mapping[str, Any]) -> CountSett
 def token_occurrences(tokenizer: Tokenizer, counts: PretokenCounts) -> NDArray[np.int64]:
     """Return how often each id occurs in the pre-tokens of a corpus."""
     occurrences = np.zeros(tokenizer.vocab_size, np.int64)
-    for start, ids, ends in encoded_batches(tokenizer, counts):
+    for start, ids, ends in encoded_batches(tokenizer._encoder, counts):
         repeats = np.diff(ends, prepend=0)
         np.add.at(occurrences, ids, np.repeat(counts.counts[start : start + len(ends)], repeats))
     return occurrences
 
 
 def encoded_batches(
-    tokenizer: Tokenizer, counts: PretokenCounts
+    encoder: Encoder, counts: PretokenCounts
 ) -> Iterator[tuple[int, NDArray[np.unsignedinteger], NDArray[np.int64]]]:
     """Encode pre-tokens in batches. Yield the number of each batch's first, the ids, and where each pre-token ends."""
-    words = list(counts)
-    for start in range(0, len(words), _BATCH):
-        yield start, *tokenizer._encoder.encode_pretokens(words[start : start + _BATCH], np.dtype(np.uint32))
+    words = iter(counts)
+    for start in range(0, len(counts), _BATCH):
+        yield start, *encoder.encode_pretokens([*islice(words, _BATCH)], np.dtype(np.uint32))
 
 
 def tokens_of_prefixes(

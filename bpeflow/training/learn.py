@@ -14,7 +14,7 @@ import numpy.typing as npt
 from bpeflow._util.machine import available_memory
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, format_size
 from bpeflow.backends import choose_backend
-from bpeflow.backends.base import MergeSession, MergeStatistics, MergeTask, WordCounts
+from bpeflow.backends.base import EncodedWords, MergeSession, MergeStatistics, MergeTask, WordCounts
 from bpeflow.config import MergeSettings, check_vocab_sizes, make_settings
 from bpeflow.config.documented import takes_settings
 from bpeflow.counting.counts import PretokenCounts
@@ -56,7 +56,7 @@ class LearnedMerges(Sequence[Merge]):
 
     Attributes:
         pairs: the merges.
-        counts: the count of each pair when it was merged.
+        counts: the count of each pair when it was merged; 0 for the merges of `base`, which are not learned.
         statistics: the figures of the backend that learned them.
         wanted: merges that would have filled the vocabulary; there are fewer if no pair was left to merge.
         reuse_tokens: whether a merge whose bytes were a token already made no new token (`Vocab.build`).
@@ -248,7 +248,7 @@ def learn_with_settings(
     warn_of_need(task.counts, task.max_tokens)
     need = describe_need(task.counts, task.max_tokens)
     with explain_memory_error("learning the merges", need), chosen.start(task) as session:
-        pairs, pair_counts = _step_to_the_end(session, task, observer, checkpoint)
+        pairs, pair_counts = _step_to_the_end(session, task, observer, checkpoint, base)
         statistics = session.statistics()
     if task.max_tokens == len(task.tokens):  # no room for a token, so no merge was replayed either
         pairs, pair_counts = initial_merges, (0,) * len(initial_merges)
@@ -282,15 +282,22 @@ def _thinned(counts: PretokenCounts, settings: MergeSettings) -> tuple[PretokenC
 
 
 def _step_to_the_end(
-    session: MergeSession, task: MergeTask, observer: Observer | None, checkpoint: MergeCheckpoint | None
+    session: MergeSession,
+    task: MergeTask,
+    observer: Observer | None,
+    checkpoint: MergeCheckpoint | None,
+    base: TokenizerSpec | None,
 ) -> tuple[tuple[Merge, ...], tuple[int, ...]]:
-    """Learn everything the task asks for, in steps of about `STEP_SECONDS` each. Return the pairs and their counts."""
+    """Learn everything the task asks for, in steps of about `STEP_SECONDS` each.
+
+    Return the pairs and their counts, those of the tokenizer to extend first.
+    """
     observer = observer or Observer()
     wanted, made, step = task.max_tokens - len(task.tokens), 0, FIRST_STEP
     observer.learning(0, wanted)
     tokens = list(task.tokens)
-    pairs: list[Merge] = []
-    counts: list[int] = []
+    pairs: list[Merge] = [*base.vocab.merges] if base else []
+    counts = [0] * len(pairs)
     finished = False
     while not finished:
         started = perf_counter()
@@ -334,7 +341,7 @@ def memory_needed(words: int, positions: int, vocab_size: int) -> int:
     return _size_of_counts(words, positions) + ids + _GROWING * positions
 
 
-def describe_need(counts: WordCounts, vocab_size: int) -> str:
+def describe_need(counts: WordCounts | EncodedWords, vocab_size: int) -> str:
     """State the memory that learning takes, and the remedies if that is too much."""
     words, positions = len(counts), int(counts.offsets[-1])
     return (
@@ -345,7 +352,7 @@ def describe_need(counts: WordCounts, vocab_size: int) -> str:
     )
 
 
-def warn_of_need(counts: WordCounts, vocab_size: int) -> None:
+def warn_of_need(counts: WordCounts | EncodedWords, vocab_size: int) -> None:
     """Warn if learning from `counts`, which are in memory already, takes more memory than is available."""
     words, positions = len(counts), int(counts.offsets[-1])
     available = available_memory()

@@ -15,16 +15,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from bpeflow._util.byte_level import mergeable_bytes
 from bpeflow._util.text import Pattern
-from bpeflow.backends.base import MergeTask
+from bpeflow.backends.base import EncodedWords, MergeTask
 from bpeflow.config import MergeSettings, Settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2
 from bpeflow.formats.tokenizer_spec import HasSpec, TokenizerSpec, TransformersOptions
+from bpeflow.look.usage import encoded_batches
 from bpeflow.pretokenize.regex import load_pretokenizer
+from bpeflow.tokenizer.tokenizer import new_encoder
 from bpeflow.vocab import END_OF_TEXT, Merge, Vocab
 
 #: The name of a tokenizer in memory wherever a file would have its own.
@@ -164,11 +169,8 @@ def learning_task(
 ) -> MergeTask:
     """Return the task of learning merges with settings that have a `vocab_size`.
 
-    A task that extends a tokenizer begins with its merges, by rank. Replaying them tokenizes the corpus as the
-    tokenizer does. For each of them comes after all merges that make its parts (a list without this order is refused):
-    once a merge has been made everywhere, no merge of a lower rank becomes applicable, so encoding uses the merges in
-    the same order. And pre-tokens that are whole tokens (`TokenizerSpec.whole_tokens`) have no pairs, so they are left
-    out.
+    A task that extends a tokenizer begins with the pre-tokens as the tokenizer encodes them (`EncodedWords`), so its
+    merges must be in an order in which replaying them would give the same tokens. A list without this order is refused.
 
     `initial_merges` begin with those of `base`, the tokenizer to extend. Raises `ConfigError` if either does not fit.
     """
@@ -179,8 +181,6 @@ def learning_task(
         vocab = base.vocab.extend((), special_tokens, reuse_tokens=huggingface)
         _check_size(vocab_size, base.vocab, vocab)
         special_tokens = tuple(sorted(vocab.special_tokens, key=vocab.special_tokens.__getitem__))
-        if base.whole_tokens:
-            counts = _without(counts, base.vocab)
     if huggingface:
         start = Vocab.build((), special_tokens, special_tokens_first=True, reuse_tokens=True)
         specials = {token_id: mergeable_bytes(token) for token, token_id in start.special_tokens.items()}
@@ -206,7 +206,8 @@ def learning_task(
         threads=settings.threads,
     )
     merges = tuple(initial_merges)
-    return replace(task, initial_merges=_number_merges(merges, task, vocab.merges if vocab else ()))
+    task = replace(task, initial_merges=_number_merges(merges, task, vocab.merges if vocab else ()))
+    return replace(task, counts=_encode_words(counts, base, task)) if base is not None and len(counts) else task
 
 
 def _check_size(vocab_size: int, base: Vocab, with_special_tokens: Vocab) -> None:
@@ -218,10 +219,25 @@ def _check_size(vocab_size: int, base: Vocab, with_special_tokens: Vocab) -> Non
         )
 
 
-def _without(counts: PretokenCounts, vocab: Vocab) -> PretokenCounts:
-    """Return the counts without the pre-tokens that are tokens."""
-    whole = {token for token in vocab.ordinary_tokens if token}
-    return PretokenCounts.from_items((word, count) for word, count in counts.items() if word not in whole)
+def _encode_words(counts: PretokenCounts, base: TokenizerSpec, task: MergeTask) -> EncodedWords:
+    """Encode pre-tokens with the tokenizer to extend, to the numbers of its tokens in the task."""
+    vocab = base.vocab
+    numbers = {token: number for number, token in reversed([*enumerate(task.tokens)])}
+    number_of_id = np.zeros(len(vocab.tokens), np.uint32)
+    for token_id, token in enumerate(vocab.ordinary_tokens):
+        number_of_id[token_id] = numbers[token] if token else 0
+    number_of_id[list(vocab.byte_ids)] = task.byte_ids
+    made = vocab.merge_ids[:, 2]  # can be the id of a special token, too
+    number_of_id[made] = [numbers[left + right] for left, right in vocab.merges]
+
+    encoder = new_encoder(base, cache_bytes=0)  # no pre-token occurs twice
+    ids: list[npt.NDArray[np.uint32]] = []
+    lengths: list[npt.NDArray[np.int64]] = []
+    for _, found, ends in encoded_batches(encoder, counts):
+        ids.append(number_of_id[found])
+        lengths.append(np.diff(ends, prepend=0))
+    offsets = np.concatenate(([0], np.cumsum(np.concatenate(lengths))))
+    return EncodedWords(np.concatenate(ids), offsets, counts.counts)
 
 
 def _with_tokens_of(vocab: Vocab, tokens: tuple[bytes, ...]) -> tuple[bytes, ...]:
@@ -233,7 +249,7 @@ def _with_tokens_of(vocab: Vocab, tokens: tuple[bytes, ...]) -> tuple[bytes, ...
 
 
 def _number_merges(merges: Sequence[Merge], task: MergeTask, of_base: Sequence[Merge]) -> tuple[tuple[int, int], ...]:
-    """Return the ids of initial merges, which begin with those of the tokenizer to extend.
+    """Return the ids of initial merges. They begin with those of the tokenizer to extend, which are left out.
 
     For the others, each part must be a byte or the result of an earlier merge, and no two merges may make the same
     string: then every pair is complete when it is merged, and its bytes identify one token. Every list that was learned
@@ -242,7 +258,7 @@ def _number_merges(merges: Sequence[Merge], task: MergeTask, of_base: Sequence[M
     reusable = {token: i for i, token in reversed([*enumerate(task.tokens)]) if token} if task.reuse_tokens else {}
     made = {bytes([byte]): token_id for byte, token_id in enumerate(task.byte_ids)}
     _check_base(of_base, reusable)
-    pairs = [(reusable[left], reusable[right]) for left, right in of_base]
+    pairs = []
     made |= {left + right: reusable[left + right] for left, right in of_base}
     tokens = len(task.tokens)
     for index, (left, right) in enumerate(merges[len(of_base) :], len(of_base)):

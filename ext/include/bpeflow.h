@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Incremented with every change below. Python refuses a library with another number. */
-#define BPEFLOW_ABI 14
+#define BPEFLOW_ABI 15
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
@@ -258,8 +258,9 @@ enum bpeflow_order {
 
 /* The task to learn. `MergeTask` in bpeflow/backends/base.py explains each member. */
 typedef struct {
-    const uint8_t *data;    /* the pre-tokens' bytes, one after another */
-    const int64_t *offsets; /* [words + 1]; pre-token i is data[offsets[i]:offsets[i + 1]], not empty */
+    const uint8_t *data;    /* the pre-tokens' bytes, one after another; ignored if there are `ids` */
+    const uint32_t *ids;    /* the tokens of encoded pre-tokens, each below `tokens`; NULL if pre-tokens are bytes */
+    const int64_t *offsets; /* [words + 1]; pre-token i is data or ids[offsets[i]:offsets[i + 1]], not empty */
     const int64_t *counts;  /* [words], at least 1, in descending order */
     uint64_t words;
     const uint8_t *token_data;    /* the bytes of the tokens that exist before the first merge */

@@ -1,12 +1,13 @@
 /* The corpus as the learner sees it: tokens at positions, and the count of each pre-token. C11 and C++17.
  *
- * All pre-tokens are stored in one array of positions, one per byte, with an END before, between and after them:
+ * All pre-tokens are stored in one array of positions, one per unit (a byte or, in encoded pre-tokens, a token), with an
+ * END before, between and after them:
  *
  *     END t h e END t h a t END          position 0 is the first END
  *
  * `ids` has a token's id at the first and at the last position of the token. The positions in between hold stale ids
- * of its parts. The length of a token follows from its id, so both neighbours are found without links: the token
- * before position i ends at i - 1, and the token after a token of n bytes at i starts at i + n. A merge writes two
+ * of its parts. The span of a token, its length in units, follows from its id, so both neighbours are found without links: the token
+ * before position i ends at i - 1, and the token after a token of n units at i starts at i + n. A merge writes two
  * entries and moves nothing.
  *
  * Positions are divided into strips, because lists of occurrences (pairs.h) have 4 bytes for each: its distance from
@@ -100,8 +101,8 @@ static inline bool corpus_init(struct corpus *corpus, const bpeflow_merge_task *
 ALWAYS_INLINE void lay_out_words(void *ids, const bpeflow_merge_task *task, uint64_t first, uint64_t last, bool wide) {
     uint64_t position = task_position(task, first);
     for (uint64_t word = first; word < last; word++) {
-        for (int64_t b = task->offsets[word]; b < task->offsets[word + 1]; b++)
-            set_id(ids, position++, task->byte_ids[task->data[b]], wide);
+        for (int64_t unit = task->offsets[word]; unit < task->offsets[word + 1]; unit++)
+            set_id(ids, position++, task_unit_id(task, unit), wide);
         set_id(ids, position++, END, wide);
     }
 }

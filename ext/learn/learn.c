@@ -14,6 +14,7 @@ uint32_t bpeflow_abi(void) {
 /* Store the pre-tokens, count their pairs, and write the pairs' lists. */
 static int set_up(struct learner *l, const bpeflow_merge_task *task) {
     if (!learner_init(l, task)) return BPEFLOW_NO_MEMORY;
+    if (task->ids) return set_up_encoded(l, task);
     corpus_lay_out(&l->corpus, task, 0, task->words);
     struct byte_pair *byte_pairs = calloc(BYTE_PAIRS, sizeof *byte_pairs);
     if (!byte_pairs) return BPEFLOW_NO_MEMORY;

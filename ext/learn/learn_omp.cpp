@@ -76,6 +76,7 @@ std::pair<std::uint64_t, std::uint64_t> share_of(const bpeflow_merge_task &task,
 // Store the pre-tokens, count their pairs, and write the pairs' lists.
 int set_up(learner &l, const bpeflow_merge_task &task) {
     if (!learner_init(&l, &task)) return BPEFLOW_NO_MEMORY;
+    if (task.ids) return set_up_encoded(&l, &task);
     const unsigned parts = parts_for(l, l.corpus.size / 16);
     std::vector<std::vector<byte_pair>> shares(parts, std::vector<byte_pair>(BYTE_PAIRS));
     std::atomic<bool> overflow = false;

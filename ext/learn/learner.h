@@ -110,7 +110,7 @@ static inline bool add_pairs(struct learner *l, const struct side *side, uint32_
         neighbour->cursor = NOWHERE;
         if (id == END) continue;
         if (!add_pair(l, key_with(token, id, is_before), neighbour)) return false;
-        neighbour->back = is_before ? (int64_t)token_length(&l->tokens, id) : 0;
+        neighbour->back = is_before ? (int64_t)l->tokens.spans[id] : 0;
     }
     return true;
 }
@@ -122,7 +122,7 @@ ALWAYS_INLINE void replace_in_strip(const struct learner *l, uint64_t strip, con
     uint64_t base = l->corpus.strips[strip];
     void *ids = ids_from(l->corpus.ids, base, wide);
     uint32_t left = merge->left, right = merge->right, token = merge->token;
-    uint64_t middle = token_length(&l->tokens, left), size = middle + token_length(&l->tokens, right);
+    uint64_t middle = l->tokens.spans[left], size = middle + l->tokens.spans[right];
     /* Local variables, to stay in registers, and out of cache lines that other threads use. */
     struct side before = part->before, after = part->after;
     uint32_t *positions = part->positions;
@@ -351,6 +351,72 @@ static inline void list_byte_pairs(struct byte_pair *byte_pairs, const bpeflow_m
         for (uint32_t p = 0; p < BYTE_PAIRS; p++)
             if (byte_pairs[p].cursor != NOWHERE) lists[byte_pairs[p].cursor++] = MARK;
     }
+}
+
+/* ---- setting up encoded pre-tokens ------------------------------------------------------------------------------ */
+
+/* Count the pairs of ids in the table of pairs, and in `length` of each its entries. The status is BPEFLOW_OVERFLOW if a
+ * count does not fit 64 bits. */
+static inline int count_id_pairs(struct learner *l, const bpeflow_merge_task *task) {
+    for (uint64_t w = 0; w < task->words; w++)
+        for (int64_t unit = task->offsets[w]; unit + 1 < task->offsets[w + 1]; unit++) {
+            if (!pairs_reserve(&l->pairs, 1)) return BPEFLOW_NO_MEMORY;
+            uint64_t key = pair_key(task->ids[unit], task->ids[unit + 1]);
+            struct pair *pair = pairs_slot(&l->pairs, key);
+            l->pairs.used += pair->key == 0;
+            pair->key = key;
+            if (__builtin_add_overflow(pair->count, task->counts[w], &pair->count)) return BPEFLOW_OVERFLOW;
+            pair->length++;
+        }
+    return BPEFLOW_OK;
+}
+
+/* Allocate the lists of the pairs that can be learned. The others get the count 0, as if they did not occur. */
+static inline bool allocate_id_lists(struct learner *l) {
+    uint64_t entries = 0;
+    l->statistics.pairs = l->pairs.used;
+    for (uint64_t i = 0; i < pairs_size(&l->pairs); i++) {
+        struct pair *pair = &l->pairs.slots[i];
+        if (pair->key == 0) continue;
+        if (pair->count < l->limits.min_frequency || !short_enough(l, pair->key)) pair->count = 0;
+        if (pair->count == 0) continue;
+        pair->length += l->corpus.strip_count - 1;
+        pair->list = entries;
+        entries += pair->length;
+    }
+    if (!lists_reserve(&l->lists, entries)) return false;
+    l->lists.used = entries;
+    return true;
+}
+
+/* Write the occurrences to the lists. While they are written, `list` of a pair is where its next entry goes. */
+static inline void list_id_pairs(struct learner *l, const bpeflow_merge_task *task) {
+    uint64_t strip = 0, position = 1;
+    for (uint64_t w = 0; w < task->words; w++) {
+        for (int64_t unit = task->offsets[w]; unit + 1 < task->offsets[w + 1]; unit++, position++) {
+            struct pair *pair = pairs_slot(&l->pairs, pair_key(task->ids[unit], task->ids[unit + 1]));
+            if (pair->count > 0) l->lists.entries[pair->list++] = (uint32_t)position;
+        }
+        position += 2;
+        if (position < corpus_strip_size(&l->corpus, strip) || ++strip == l->corpus.strip_count) continue;
+        position = 1;
+        for (uint64_t i = 0; i < pairs_size(&l->pairs); i++)
+            if (l->pairs.slots[i].count > 0) l->lists.entries[l->pairs.slots[i].list++] = MARK;
+    }
+    for (uint64_t i = 0; i < pairs_size(&l->pairs); i++)
+        if (l->pairs.slots[i].count > 0) l->pairs.slots[i].list -= l->pairs.slots[i].length;
+}
+
+/* Store encoded pre-tokens, count their pairs, and write the pairs' lists, on one thread: a table of these pairs for each
+ * thread would take much memory. */
+static inline int set_up_encoded(struct learner *l, const bpeflow_merge_task *task) {
+    corpus_lay_out(&l->corpus, task, 0, task->words);
+    if (!pairs_reserve(&l->pairs, 1)) return BPEFLOW_NO_MEMORY;
+    int status = count_id_pairs(l, task);
+    if (status != BPEFLOW_OK) return status;
+    if (!allocate_id_lists(l)) return BPEFLOW_NO_MEMORY;
+    list_id_pairs(l, task);
+    return BPEFLOW_OK;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------------------------- */

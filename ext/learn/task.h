@@ -7,14 +7,14 @@
 /* Upper bound on the positions of a strip; see corpus.h. */
 #define MAX_SHARD_POSITIONS (UINT32_MAX - 1)
 
-/* Return the position of a pre-token's first byte. One position is left free before each pre-token. For `word` equal
+/* Return the position of a pre-token's first unit. One position is left free before each pre-token. For `word` equal
  * to task->words, this is the total number of positions; see corpus.h. */
 static inline uint64_t task_position(const bpeflow_merge_task *task, uint64_t word) {
     if (task->words == 0) return 1;
     return (uint64_t)(task->offsets[word] - task->offsets[0]) + word + 1;
 }
 
-/* Return the first pre-token that starts at or after a position. For positions after the last byte of all pre-tokens
+/* Return the first pre-token that starts at or after a position. For positions after the last unit of all pre-tokens
  * this is task->words or, after their last END, too, task->words + 1. */
 static inline uint64_t task_word_at(const bpeflow_merge_task *task, uint64_t position) {
     uint64_t low = 0, high = task->words + 1;
@@ -37,6 +37,22 @@ static inline uint64_t task_strip_end(const bpeflow_merge_task *task, uint64_t f
     return last > first || task->words == 0 ? last : first + 1;
 }
 
+/* Return the token with which unit `unit` of all pre-tokens begins. */
+static inline uint32_t task_unit_id(const bpeflow_merge_task *task, int64_t unit) {
+    return task->ids ? task->ids[unit] : task->byte_ids[task->data[unit]];
+}
+
+/* Return the length of a pre-token in bytes. */
+static inline uint64_t task_word_length(const bpeflow_merge_task *task, uint64_t word) {
+    if (!task->ids) return (uint64_t)(task->offsets[word + 1] - task->offsets[word]);
+    uint64_t length = 0;
+    for (int64_t unit = task->offsets[word]; unit < task->offsets[word + 1]; unit++) {
+        uint32_t token = task->ids[unit];
+        length += (uint64_t)(task->token_offsets[token + 1] - task->token_offsets[token]);
+    }
+    return length;
+}
+
 /* Return whether pre-token `word` is the first one with its count. */
 static inline int task_count_changes(const bpeflow_merge_task *task, uint64_t word) {
     return word == 0 || task->counts[word] != task->counts[word - 1];
@@ -50,7 +66,7 @@ static inline int64_t task_lowest_count(const bpeflow_merge_task *task) {
     uint64_t longest = task->max_token_length ? task->max_token_length : UINT64_MAX;
     uint64_t needed = task->max_tokens > 256 ? task->max_tokens - 256 : 1;
     for (uint64_t word = 0; word < task->words; word++) {
-        uint64_t length = (uint64_t)(task->offsets[word + 1] - task->offsets[word]);
+        uint64_t length = task_word_length(task, word);
         needed -= length >= 2 && length <= longest;
         if (needed == 0) return task->counts[word] > task->min_frequency ? task->counts[word] : task->min_frequency;
     }
@@ -81,6 +97,8 @@ static inline int task_check_words(const bpeflow_merge_task *task) {
         if (word > 0 && task->counts[word] > task->counts[word - 1]) return BPEFLOW_BAD_ARGUMENT;
         runs += task_count_changes(task, word) ? 1 : 0;
     }
+    for (int64_t unit = task->offsets[0]; task->ids && unit < task->offsets[task->words]; unit++)
+        if (task->ids[unit] >= task->tokens) return BPEFLOW_BAD_ARGUMENT;
     return runs >= UINT32_MAX ? BPEFLOW_TOO_LARGE : BPEFLOW_OK;
 }
 

@@ -13,8 +13,9 @@
 struct tokens {
     uint32_t count;
     uint64_t *starts; /* [capacity]; token t is bytes[starts[t]:starts[t + 1]] */
+    uint64_t *spans;  /* [spans_capacity]; the number of positions that each token takes; see corpus.h */
     uint8_t *bytes;   /* [bytes_capacity]; all tokens, one after another */
-    uint64_t capacity, bytes_capacity;
+    uint64_t capacity, spans_capacity, bytes_capacity;
     /* If tokens are reused: an index of the task's tokens and those of initial merges by their bytes, with open
      * addressing. 0 is an empty slot, t + 1 is token t. Learned tokens need not be in it, as no string becomes a
      * token twice. */
@@ -66,6 +67,10 @@ static inline bool tokens_reserve(struct tokens *tokens, uint64_t more, uint64_t
     uint8_t *grown = (uint8_t *)array_reserve(tokens->bytes, &tokens->bytes_capacity, used + bytes, sizeof *grown);
     if (!grown) return false;
     tokens->bytes = grown;
+    uint64_t *spans =
+        (uint64_t *)array_reserve(tokens->spans, &tokens->spans_capacity, tokens->count + more, sizeof *spans);
+    if (!spans) return false;
+    tokens->spans = spans;
     if (tokens->starts && tokens->count + more < tokens->capacity) return true;
 
     uint64_t *starts =
@@ -85,6 +90,8 @@ static inline bool tokens_copy(struct tokens *tokens, const bpeflow_merge_task *
     tokens->count = task->tokens;
     for (uint32_t token = 0; token < task->tokens; token++)
         tokens->starts[token + 1] = (uint64_t)(offsets[token + 1] - offsets[0]);
+    for (uint32_t token = 0; token < task->tokens; token++)
+        tokens->spans[token] = task->ids ? 1 : token_length(tokens, token);
     if (!task->reuse_tokens) return true;
 
     uint64_t indexed = task->tokens + task->initial_merge_count;
@@ -104,20 +111,25 @@ static inline uint32_t tokens_join(struct tokens *tokens, uint32_t left, uint32_
     memcpy(tokens->bytes + end + length_left, token_bytes(tokens, right), length_right);
     if (tokens->index) {
         uint32_t slot = *tokens_slot(tokens, tokens->bytes + end, length_left + length_right);
-        if (slot != 0) return slot - 1;
+        if (slot != 0) {
+            tokens->spans[slot - 1] = tokens->spans[left] + tokens->spans[right];
+            return slot - 1;
+        }
     }
+    tokens->spans[tokens->count] = tokens->spans[left] + tokens->spans[right];
     tokens->starts[tokens->count + 1] = end + length_left + length_right;
     return tokens->count++;
 }
 
 static inline uint64_t tokens_memory(const struct tokens *tokens) {
     return tokens->bytes_capacity + tokens->capacity * sizeof *tokens->starts +
-           tokens->index_size * sizeof *tokens->index;
+           tokens->spans_capacity * sizeof *tokens->spans + tokens->index_size * sizeof *tokens->index;
 }
 
 static inline void tokens_free(struct tokens *tokens) {
     free(tokens->bytes);
     free(tokens->starts);
+    free(tokens->spans);
     free(tokens->index);
 }
 

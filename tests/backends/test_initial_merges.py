@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import naive_merges
+from oracle import Merge, naive_merges
 from tasks import (
     BYTES,
     assert_equal_to_the_naive_recount,
@@ -20,13 +21,16 @@ from tasks import (
     special_tokens,
     tie_breaks,
     with_specials,
+    with_strips,
     words,
 )
 
-from bpeflow.backends.base import MergeBackend, MergeTask
+from bpeflow.backends.base import EncodedWords, MergeBackend, MergeTask
+from bpeflow.backends.native_backend import NativeBackend
 from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.errors import ConfigError
+from bpeflow.errors import ConfigError, CountOverflowError
+from bpeflow.tokenizer.python_encoder import PretokenMerging, merge_table
 from bpeflow.training.learn import learn_merges
 from bpeflow.training.task import learning_task
 
@@ -103,6 +107,59 @@ def test_any_initial_merges_equal_the_naive_recount(
         task = make_task(words, merges, **options)
     task = replace(task, initial_merges=draw_initial_merges(data.draw, task, merges))
     assert_equal_to_the_naive_recount(backends, task)
+
+
+@pytest.mark.slow
+@settings(max_examples=120)
+@given(
+    words=words(), options=options, specials=colliding, data=st.data(), merges=st.integers(0, 30),
+    strip=st.sampled_from([0, 2, 9]), step=st.sampled_from([1, 1000]),
+)  # fmt: skip
+def test_words_encoded_with_the_first_initial_merges_equal_their_replay(
+    backends: list[MergeBackend],
+    words: dict[bytes, int],
+    options: dict[str, object],
+    specials: tuple[bytes, ...],
+    data: st.DataObject,
+    merges: int,
+    strip: int,
+    step: int,
+) -> None:
+    """Encoding takes the place of any number of them. The others are still replayed."""
+    task = make_task(words, merges, **options)
+    if data.draw(st.booleans(), label="reuse_tokens"):
+        task = with_specials(task, specials)
+    task = replace(task, initial_merges=draw_initial_merges(data.draw, task, merges))
+    expected = naive_merges(task)
+    encoded = data.draw(st.integers(0, len(task.initial_merges)), label="encoded")
+    assert naive_merges(encode_words(task, expected[:encoded])) == expected[encoded:]
+    for backend in backends:
+        divided = with_strips(backend, strip) if isinstance(backend, NativeBackend) else backend
+        assert learn(divided, encode_words(task, expected[:encoded]), step) == expected[encoded:], backend.name
+
+
+def encode_words(task: MergeTask, merges: list[Merge]) -> MergeTask:
+    """Return the task after its first initial merges: encode the words by rank."""
+    tokens = [*task.tokens]
+    for left, right, token, _ in merges:
+        if token == len(tokens):
+            tokens.append(tokens[left] + tokens[right])
+    table = merge_table(np.array([merge[:3] for merge in merges], np.uint32).reshape(-1, 3))
+    words = []
+    assert isinstance(task.counts, PretokenCounts)
+    for word in task.counts:
+        merging = PretokenMerging(word, task.byte_ids, table)
+        for _step in merging.steps():
+            pass
+        words.append([token for token in merging.ids if token is not None])
+    offsets = np.cumsum([0, *map(len, words)])
+    ids = np.array([token for word in words for token in word], np.uint32)
+    return replace(
+        task,
+        counts=EncodedWords(ids, offsets, task.counts.counts),
+        tokens=tuple(tokens),
+        initial_merges=task.initial_merges[len(merges) :],
+    )
 
 
 def draw_initial_merges(
@@ -211,3 +268,17 @@ def test_native_code_refuses_unknown_ids(backend: MergeBackend) -> None:
     task = replace(make_task({b"ab": 1}, 5), initial_merges=((len(BYTES), 97),))
     with backend.start(task) as session, pytest.raises(Exception, match=r"rules of bpeflow\.h"):
         session.step(1)
+    words = EncodedWords(np.array([97, len(BYTES)], np.uint32), np.array([0, 2]), np.array([1]))
+    with pytest.raises(Exception, match=r"rules of bpeflow\.h"):
+        backend.start(replace(task, counts=words))
+
+
+@pytest.mark.parametrize(("count", "fits"), [(2**62 - 1, True), (2**62, False)])
+def test_counts_of_pairs_of_ids_fit_64_bits(backend: MergeBackend, count: int, fits: bool) -> None:
+    words = EncodedWords(np.array([97, 98, 99, 97, 98], np.uint32), np.array([0, 3, 5]), np.array([count + 1, count]))
+    task = replace(make_task({}, 1), counts=words)
+    if fits:
+        assert learn(backend, task) == [(97, 98, 256, 2 * count + 1)]
+    else:
+        with pytest.raises(CountOverflowError):
+            backend.start(task)

@@ -17,7 +17,7 @@ def naive_merges(task: MergeTask) -> list[Merge]:
     """
     tokens = list(task.tokens)
     initial = iter(task.initial_merges)
-    words = [([task.byte_ids[byte] for byte in word], count) for word, count in task.counts.items()]
+    words = [(_units(task, word), count) for word, count in task.counts.items()]
     merges: list[Merge] = []
     while len(tokens) < task.max_tokens:
         pairs: Counter[tuple[int, int]] = Counter()
@@ -34,6 +34,10 @@ def naive_merges(task: MergeTask) -> list[Merge]:
         merges.append((*best, token, pairs[best]))
         words = [(_replace(word, best, token), count) for word, count in words]
     return merges
+
+
+def _units(task: MergeTask, word: bytes | list[int]) -> list[int]:
+    return [task.byte_ids[byte] for byte in word] if isinstance(word, bytes) else word
 
 
 def _best(pairs: Counter[tuple[int, int]], tokens: list[bytes], task: MergeTask) -> tuple[int, int] | None:

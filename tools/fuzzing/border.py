@@ -49,6 +49,8 @@ def _learn(choices: Choices) -> None:
     byte_ids = np.arange(256, dtype=np.uint32)
     _spoil(choices, byte_ids, 300)
     pairs = _numbers(choices, 2 * initial, np.uint32, 97, 260)
+    encoded = choices.flag()
+    ids = _numbers(choices, len(text), np.uint32, 97, 260)
     arrays: dict[str, npt.NDArray[Any]] = {
         "data": text,
         "offsets": offsets,
@@ -60,6 +62,7 @@ def _learn(choices: Choices) -> None:
     }
     task = native.MergeTask(
         **{name: array.ctypes.data for name, array in arrays.items()},
+        ids=ids.ctypes.data if encoded else None,
         words=words,
         tokens=tokens,
         max_tokens=choices.below(300),
