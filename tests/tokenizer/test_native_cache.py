@@ -225,7 +225,5 @@ def test_special_tokens_are_held_during_a_call(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_cache_that_memory_has_no_room_for_is_an_error_with_the_remedy() -> None:
-    with pytest.raises(
-        OutOfMemoryError, match=r"a cache of [\d,]+ bytes: out of memory .*: give a smaller cache_bytes"
-    ):
+    with pytest.raises(OutOfMemoryError, match=r"a cache of .*: out of memory .*: give a smaller cache_bytes"):
         NativeEncoder(spec_of(MERGES), 1 << 60)
