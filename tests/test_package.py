@@ -57,6 +57,12 @@ def test_the_package_shows_its_public_names_and_how_to_use_them() -> None:
     assert 'tokenizer = Tokenizer.train("corpus.txt", vocab_size=32_000)' in shown
 
 
+def test_a_tokenizer_is_imported_without_the_models_of_settings() -> None:
+    code = "import sys; from bpeflow import Tokenizer; print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"pydantic", "regex", "yaml", "rich"} & set(modules)
+
+
 def test_workers_import_neither_settings_nor_the_command_line() -> None:
     """Every worker process pays the import time of the counting stages' modules."""
     code = "import sys, bpeflow.corpus.reader, bpeflow.counting.counter, bpeflow.counting.merger; print(*sys.modules)"

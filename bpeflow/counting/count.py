@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from bpeflow._util.machine import available_cores
 from bpeflow.config import CountSettings, make_settings
-from bpeflow.config.documented import takes_settings
 from bpeflow.corpus.checks import FirstLook, report_unmatched, warn_of_empty_sources, why_nothing
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.sources import Corpus, check_unchanged, find_corpus, split_off_documents
@@ -35,6 +34,7 @@ from bpeflow.pretokenize.native import chosen_instructions, native_unicode_versi
 from bpeflow.pretokenize.normalizer import UNICODE_VERSION
 from bpeflow.pretokenize.regex import simplest_pattern, unicode_version
 from bpeflow.progress import Observer, observer_for
+from bpeflow.signatures import takes_settings
 from bpeflow.vocab import END_OF_DOCUMENT
 
 if TYPE_CHECKING:

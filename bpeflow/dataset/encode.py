@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from bpeflow import __version__
 from bpeflow._util.text import format_count, format_size, one_line
 from bpeflow.config import make_settings
-from bpeflow.config.documented import takes_settings
 from bpeflow.config.encoding import EncodeSettings
 from bpeflow.corpus.documents import Delimiters, DocumentStatistics
 from bpeflow.corpus.sources import Corpus, check_iterable, check_unchanged, find_corpus, split_off_documents
@@ -26,6 +25,7 @@ from bpeflow.errors import ConfigError, InputTypeError, explain_memory_error
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
 from bpeflow.look.described import Described
 from bpeflow.progress import Observer, observer_for
+from bpeflow.signatures import takes_settings
 from bpeflow.tokenizer.parallel import validate_threads
 from bpeflow.tokenizer.tokenizer import Tokenizer
 

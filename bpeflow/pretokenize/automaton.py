@@ -30,10 +30,10 @@ from bpeflow.pretokenize.syntax import (
     Lookahead,
     Node,
     Repetition,
-    UnsupportedPattern,
     can_be_empty,
     parse,
 )
+from bpeflow.pretokenize.tables import UnsupportedPattern
 
 #: At most this many classes of characters, so that a class and 128 more fit a byte.
 MAX_CLASSES = 120

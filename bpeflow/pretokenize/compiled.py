@@ -21,8 +21,7 @@ from numpy.typing import DTypeLike
 
 from bpeflow.pretokenize.automaton import DEAD, Dfa
 from bpeflow.pretokenize.cuts import safe_pairs
-from bpeflow.pretokenize.syntax import UnsupportedPattern
-from bpeflow.pretokenize.tables import CompiledPattern, CompiledStep
+from bpeflow.pretokenize.tables import CompiledPattern, CompiledStep, UnsupportedPattern
 from bpeflow.pretokenize.transducer import (
     BOUNDARY,
     BOUNDARY_BEFORE_PREVIOUS,

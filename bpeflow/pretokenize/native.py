@@ -9,8 +9,7 @@ from bpeflow._util.native import Handle, Step, load_library
 from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.errors import ConfigError, NativeUnavailableError
 from bpeflow.pretokenize.regex import Pretokenizer
-from bpeflow.pretokenize.syntax import UnsupportedPattern
-from bpeflow.pretokenize.tables import CompiledPattern, CompiledStep
+from bpeflow.pretokenize.tables import CompiledPattern, CompiledStep, UnsupportedPattern
 
 Scanner = Literal["native", "regex"]
 

@@ -14,8 +14,7 @@ from bpeflow.pretokenize.limits import TimeLimit, check_size
 from bpeflow.pretokenize.normalizer import Normalizer, load_normalizer
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.published import PUBLISHED_PATTERNS
-from bpeflow.pretokenize.syntax import UnsupportedPattern
-from bpeflow.pretokenize.tables import CompiledPattern, known_tables, learn_tables, write_cached
+from bpeflow.pretokenize.tables import CompiledPattern, UnsupportedPattern, known_tables, learn_tables, write_cached
 
 if TYPE_CHECKING:
     import regex as regex_module

@@ -12,12 +12,10 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from bpeflow.pretokenize.tables import UnsupportedPattern
+
 #: Groups and lookarounds inside each other, at most. A pattern that people write has fewer than ten.
 _MAX_DEPTH = 50
-
-
-class UnsupportedPattern(Exception):  # noqa: N818 (not an error: the `regex` module matches the pattern)
-    """The pattern cannot be compiled. The message completes "the pattern cannot be compiled, because …"."""
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,10 @@ class CompiledPattern:
     steps: tuple[CompiledStep, ...]
 
 
+class UnsupportedPattern(Exception):  # noqa: N818 (not an error: the `regex` module matches the pattern)
+    """The pattern cannot be compiled. The message completes "the pattern cannot be compiled, because …"."""
+
+
 #: Values of the table of cuts.
 UNSAFE, WEAK, STRONG = 0, 1, 2
 

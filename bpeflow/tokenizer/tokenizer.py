@@ -17,11 +17,11 @@ from numpy.typing import DTypeLike, NDArray
 
 import bpeflow
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, close_matches
-from bpeflow.config.documented import takes_settings
 from bpeflow.errors import ConfigError, InputTypeError, NativeUnavailableError, SpecialTokenError, UnknownTokenError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens, tokenizer_hash
 from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer
+from bpeflow.signatures import takes_settings
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, Encoder
 from bpeflow.tokenizer.names import hint_for
 from bpeflow.tokenizer.native_encoder import NativeEncoder

@@ -16,13 +16,13 @@ from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, format_
 from bpeflow.backends import choose_backend
 from bpeflow.backends.base import EncodedWords, MergeSession, MergeStatistics, MergeTask, WordCounts
 from bpeflow.config import MergeSettings, check_vocab_sizes, make_settings
-from bpeflow.config.documented import takes_settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.thinning import Thinned
 from bpeflow.errors import ConfigError, explain_memory_error
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.progress import Observer, observer_for
 from bpeflow.run_dir.run_files import MergeCheckpoint
+from bpeflow.signatures import takes_settings
 from bpeflow.training.task import learning_task
 from bpeflow.vocab import END_OF_DOCUMENT, Merge, Vocab
 

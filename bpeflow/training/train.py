@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from bpeflow.backends import choose_backend
 from bpeflow.config import EngineSettings, Settings, load_values
-from bpeflow.config.documented import takes_settings
 from bpeflow.corpus.sources import split_off_documents
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
@@ -49,6 +48,7 @@ from bpeflow.run_dir.run_files import (
     start_report,
 )
 from bpeflow.run_dir.summary import describe_run
+from bpeflow.signatures import takes_settings
 from bpeflow.training.learn import LearnedMerges, learn_with_settings
 from bpeflow.training.task import check_formats, resolve_initial, spec_of, split_off_tokenizer
 from bpeflow.vocab import END_OF_DOCUMENT, Merge, Vocab

@@ -21,8 +21,7 @@ from bpeflow.pretokenize import compiled, tables
 from bpeflow.pretokenize.automaton import MAX_CLASSES
 from bpeflow.pretokenize.compiled import Matcher, compile_pattern, compile_step
 from bpeflow.pretokenize.regex import load_pretokenizer
-from bpeflow.pretokenize.syntax import UnsupportedPattern
-from bpeflow.pretokenize.tables import STRONG, UNSAFE, WEAK, CompiledPattern, CompiledStep
+from bpeflow.pretokenize.tables import STRONG, UNSAFE, WEAK, CompiledPattern, CompiledStep, UnsupportedPattern
 
 every_pattern = pytest.mark.parametrize("name", SPLIT_PATTERNS)
 nasty_texts = st.text(st.sampled_from(HOT), max_size=30)

@@ -13,8 +13,6 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any, SupportsIndex, TypeVar
 
-from bpeflow.config import keywords
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: The model of each set of keywords.
@@ -45,7 +43,6 @@ class _Parameters:
 
     @cached_property
     def complete(self) -> inspect.Signature:
-        types = getattr(keywords, self._typed).__annotations__
         fields = self._model.model_fields
         *named, _ = self.written.parameters.values()
         return self.written.replace(
@@ -58,7 +55,7 @@ class _Parameters:
                         default=fields[name].get_default(call_default_factory=True),
                         annotation=getattr(kind, "__forward_arg__", kind),
                     )
-                    for name, kind in types.items()
+                    for name, kind in self._types.items()
                 ),
             ]
         )
@@ -68,9 +65,17 @@ class _Parameters:
         from bpeflow.config import all_settings
 
         known = {setting.key: setting for setting in all_settings(self._model)}
-        for name in getattr(keywords, self._typed).__annotations__:
+        for name in self._types:
             text = known[name].help if name in known else "a section of settings, as a mapping; see docs/settings.md"
             yield textwrap.fill(f"{name}: {text}", 112, initial_indent=4 * " ", subsequent_indent=8 * " ")
+
+    @cached_property
+    def _types(self) -> dict[str, Any]:
+        """The types of the settings, by name."""
+        from bpeflow.config import keywords
+
+        types: dict[str, Any] = getattr(keywords, self._typed).__annotations__
+        return types
 
     @cached_property
     def _model(self) -> Any:
