@@ -50,7 +50,6 @@ def text_of(tokenizer: Tokenizer, path: Path) -> str:
         (["hello", "", "there\n"], {}),
         (("hello", "", "there\n"), {}),
         ([b"hello", "", b"there\n"], {}),
-        (iter(["hello", "", "there\n"]), {}),
         ([{"text": "hello"}, "", {"text": "there\n", "n": 1}], {}),
         (Rows({"text": "hello"}, {"text": ""}, {"text": "there\n"}), {}),
         (Rows({"a": {"b": "hello"}}, {"a": {"b": ""}}, {"a": {"b": "there\n"}}), {"text_field": "a.b"}),
@@ -65,6 +64,13 @@ def test_documents_are_encoded_with_an_end_token_after_each(
     assert bpeflow.load_document_offsets(out)[-1] == done.tokens
     facts = json.loads(sidecar_path(out).read_text(encoding="utf-8"))
     assert facts["input"] == [{"path": "<documents>", "bytes": None}]
+
+
+def test_an_iterator_is_read_once(tokenizer: Tokenizer, out: Path) -> None:
+    documents = iter(["hello", "", "there\n"])
+    tokenizer.encode_documents(documents, out)
+    assert text_of(tokenizer, out) == "hello||there\n|"
+    assert list(documents) == []
 
 
 def test_an_encoder_that_holds_the_lock_also_takes_documents(tokenizer: Tokenizer, out: Path) -> None:
