@@ -398,7 +398,9 @@ static inline void list_id_pairs(struct learner *l, const bpeflow_merge_task *ta
             if (pair->count > 0) l->lists.entries[pair->list++] = (uint32_t)position;
         }
         position += 2;
-        if (position < corpus_strip_size(&l->corpus, strip) || ++strip == l->corpus.strip_count) continue;
+        if (position < corpus_strip_size(&l->corpus, strip)) continue;
+        strip++;
+        if (strip == l->corpus.strip_count) continue;
         position = 1;
         for (uint64_t i = 0; i < pairs_size(&l->pairs); i++)
             if (l->pairs.slots[i].count > 0) l->lists.entries[l->pairs.slots[i].list++] = MARK;

@@ -64,10 +64,10 @@ bool is_safe(const Pattern &pattern, std::uint32_t x, std::uint32_t w, std::uint
 }
 
 bool is_cut(const Pattern &pattern, const Text &text, Bytes position) {
-    Bytes before = position - 1;
-    while (before > text.begin && position - before < 4 && is_continuation(*before)) before--;
-    const Decoded x = decode_checked(before, position), w = decode_checked(position, text.end);
-    return x.size == static_cast<std::size_t>(position - before) && w.size > 0 &&
+    Bytes previous = position - 1;
+    while (previous > text.begin && position - previous < 4 && is_continuation(*previous)) previous--;
+    const Decoded x = decode_checked(previous, text.end), w = decode_checked(position, text.end);
+    return x.size == static_cast<std::size_t>(position - previous) && w.size > 0 &&
            is_safe(pattern, x.code_point, w.code_point, text.flags);
 }
 

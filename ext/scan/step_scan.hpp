@@ -281,7 +281,8 @@ class StepScan {
     void pass_to_sink(std::size_t pieces) {
         const bool drops = sink_.policy == BPEFLOW_DROP;
         if (gaps_ > 0 && sink_.policy == BPEFLOW_UNMATCHED_ERROR) throw Failure{BPEFLOW_UNMATCHED};
-        if (base_ != first_ && !(drops && gaps_ > 0 && gap_ends_[0] == 1)) throw Failure{BPEFLOW_TOO_LARGE};
+        const bool drops_first = drops && gaps_ > 0 && gap_ends_[0] == 1;
+        if (base_ != first_ && !drops_first) throw Failure{BPEFLOW_TOO_LARGE};
         for (std::size_t i = 0; i < gaps_; i++)
             sink_.unmatched.add(start_of(gap_ends_[i] - 1u), start_of(gap_ends_[i]));
         if (!drops || gaps_ == 0) {
