@@ -41,7 +41,7 @@ from bpeflow.errors import (
 )
 
 #: The number that `bpeflow_abi` of a library must return: BPEFLOW_ABI in the header.
-ABI = 15
+ABI = 16
 
 #: Environment variable with a folder to search before the package's own. Sanitizer builds are tested this way.
 LIBRARY_PATH_VARIABLE = "BPEFLOW_LIBRARY_PATH"
@@ -180,6 +180,7 @@ class Vocabulary(Structure):
         ("byte_ids", c_void_p),
         ("merges", c_void_p),
         ("merge_count", c_uint64),
+        ("first_level", c_uint64),
         ("whole_tokens", c_uint32),
     )
 

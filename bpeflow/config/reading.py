@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from bpeflow._util.text import close_matches, one_line, short_repr
-from bpeflow.config.sections import all_settings
+from bpeflow.config.sections import EngineSettings, MonitorSettings, OutputSettings, Section, all_settings
 from bpeflow.config.settings import Settings
 from bpeflow.errors import ConfigError, SettingsError
 
 SettingsType = TypeVar("SettingsType", bound=BaseModel)
 _SIZES = frozenset({"vocab_size", "vocab_sizes"})
-_SECTIONS = frozenset({"engine", "monitor", "output"})
+_SECTIONS: dict[str, type[Section]] = {"engine": EngineSettings, "monitor": MonitorSettings, "output": OutputSettings}
 
 #: Settings of earlier versions, and what to do without them.
 _REMOVED = {
@@ -92,7 +92,7 @@ def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[st
             continue
         if section not in _SECTIONS:
             raise ConfigError(f"unknown setting {dotted_key}{_nearest(Settings, dotted_key)}")
-        inside = result.get(section) or {}
+        inside = _SECTIONS[section].expand(result.get(section) or {})
         if isinstance(inside, Mapping):  # otherwise validation reports it
             result[section] = {**inside, key: value}
     return result
@@ -167,7 +167,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def parse_yaml(text: str) -> Any:
-    """Return the value of a YAML text. Raises `ConfigError` if it is malformed or has aliases."""
+    """Return the value of a YAML text. Raises `ConfigError` if it is malformed, has aliases, or repeats a key."""
     import yaml
 
     depth = 0
@@ -178,8 +178,26 @@ def parse_yaml(text: str) -> Any:
                 raise ConfigError("it is nested too deeply")
             if isinstance(event, yaml.AliasEvent):  # which could make a few lines more values than fit in memory
                 raise ConfigError(f"*{event.anchor} is an alias: quote it if it is text, or else repeat the values")
-        return yaml.safe_load(text)
+        loader = yaml.SafeLoader(text)
+        root = loader.get_single_node()
+        if root is None:
+            return None
+        _refuse_repeated_keys(root)
+        return loader.construct_document(root)
     except yaml.YAMLError as error:
         raise ConfigError(" ".join(str(error).replace('in "<unicode string>",', "in").split())) from error
     except ValueError as error:  # an impossible date, such as the 31st of February
         raise ConfigError(str(error)) from error
+
+
+def _refuse_repeated_keys(node: Any) -> None:
+    """Raise `ConfigError` for a key that a mapping has twice: PyYAML would take the last value without a word."""
+    lines: dict[tuple[str, Any], int] = {}
+    for child in node.value if isinstance(node.value, list) else ():
+        key, value = child if isinstance(child, tuple) else (None, child)
+        if key is not None and isinstance(key.value, str):
+            line, name = key.start_mark.line + 1, (key.tag, key.value)
+            if name in lines:
+                raise ConfigError(f"{key.value} is given twice, in line {lines[name]} and in line {line}: remove one")
+            lines[name] = line
+        _refuse_repeated_keys(value)

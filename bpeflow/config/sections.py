@@ -13,9 +13,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, model_validator
+
+from bpeflow._util.text import short_repr
 
 #: Placeholder in `input` and `exclude` for the folder of Python's standard library: real text on every machine.
 STDLIB_PLACEHOLDER = "{stdlib}"
@@ -152,6 +154,24 @@ def as_tuple(value: object) -> object:
     return (value,) if isinstance(value, str | int | Path | Mapping) and not isinstance(value, bool) else value
 
 
+#: What separates special tokens that were written as one string, and what might in a string without brackets.
+_BETWEEN_TOKENS = r"(?<=[>\]])[\s,;]+(?=[<\[])"
+_COMMA = r"(?<=\S)\s*,\s*(?=\S)"
+
+
+def as_special_tokens(value: object) -> object:
+    """Accept one token in place of a list, but no enumeration: nobody means ``<|a|>, <|b|>`` as one token."""
+    tokens = as_tuple(value)
+    between = rf"{_BETWEEN_TOKENS}|{_COMMA}" if isinstance(value, str) else _BETWEEN_TOKENS
+    for token in tokens if isinstance(tokens, list | tuple) else ():
+        parts = re.split(between, token) if isinstance(token, str) else ()
+        if len(parts) > 1:
+            raise ValueError(
+                f"{short_repr(token)} looks like several tokens: give a list of them, {short_repr(list(parts))}"
+            )
+    return tokens
+
+
 def as_pattern(value: object) -> object:
     """Accept a list of patterns, and one in a list."""
     steps = value if isinstance(value, list | tuple) else [value]
@@ -218,8 +238,26 @@ class Frozen(BaseModel):
         return values
 
 
-class MonitorSettings(Frozen):
+class Section(Frozen):
+    """A section of settings. A single value in its place, as in ``engine: ray``, is the setting `main`."""
+
+    main: ClassVar[str]
+
+    @classmethod
+    def expand(cls, value: Any) -> Any:
+        """Return the mapping that a single value stands for."""
+        return {cls.main: value} if isinstance(value, str | bool | list | tuple) else value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expand(cls, value: Any) -> Any:
+        return cls.expand(value)
+
+
+class MonitorSettings(Section):
     """The queue monitor."""
+
+    main = "enabled"
 
     enabled: bool = _pipeline(
         False,
@@ -237,8 +275,10 @@ class MonitorSettings(Frozen):
     )
 
 
-class EngineSettings(Frozen):
+class EngineSettings(Section):
     """The machines that count. All settings but `kind` apply only to a cluster."""
+
+    main = "kind"
 
     kind: Literal["local", "ray"] = _pipeline(
         "local",
@@ -277,11 +317,13 @@ class EngineSettings(Frozen):
     )
 
 
-class OutputSettings(Frozen):
+class OutputSettings(Section):
     """What a run writes besides ``vocab.json``, ``merges.txt`` and ``bpeflow.json``.
 
     All but `formats` and `report` are about the huggingface format, and the options of ``bpeflow convert``.
     """
+
+    main = "formats"
 
     formats: Annotated[tuple[Literal["huggingface", "tiktoken"], ...], BeforeValidator(as_tuple)] = _run(
         (), "additional formats to write: huggingface, tiktoken", example=["huggingface"]

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -21,6 +22,8 @@ from bpeflow._util.text import (
     Pattern,
     UnmatchedPolicy,
     close_matches,
+    format_count,
+    short_repr,
 )
 from bpeflow.config.sections import (
     EngineSettings,
@@ -36,6 +39,7 @@ from bpeflow.config.sections import (
     ThinRare,
     VocabSize,
     as_pattern,
+    as_special_tokens,
     as_thin_rare,
     as_tuple,
     setting,
@@ -57,14 +61,14 @@ _run = partial(setting, group="run")
 class TokenSettings(Frozen):
     """Settings that counting and learning share."""
 
-    special_tokens: Annotated[tuple[NonEmpty, ...], BeforeValidator(as_tuple)] = _pretokens(
+    special_tokens: Annotated[tuple[NonEmpty, ...], BeforeValidator(as_special_tokens)] = _pretokens(
         END_OF_DOCUMENT, "strings that are never split, merged or counted", example=["<|endoftext|>", "<|pad|>"]
     )
 
     @model_validator(mode="after")
     def _check_special_tokens(self) -> TokenSettings:
-        if len(set(self.special_tokens)) != len(self.special_tokens):
-            raise ValueError("special_tokens: the same token is given twice")
+        if twice := [token for token, count in Counter(self.special_tokens).items() if count > 1]:
+            raise ValueError(f"special_tokens: {short_repr(twice[0])} is given twice")
         return self
 
 
@@ -175,7 +179,7 @@ class CorpusSettings(Frozen):
     @model_validator(mode="after")
     def _check_sources(self) -> CorpusSettings:
         if not self.input and not self.sources:
-            raise ValueError("input: is missing; name at least 1 file, folder or glob")
+            raise ValueError("input is missing: name at least one file, folder or glob")
         names = [source.name for source in self.sources]
         if twice := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"two sources have the name {twice[0]!r}: give each a name of its own")
@@ -287,8 +291,9 @@ class MergeSettings(TokenSettings):
     max_token_length: int | None = _learning(
         16384,
         "longest token that may be made, in bytes; null for no limit",
-        "Without a limit, a damaged file of a single repeated letter yields tokens of megabytes.",
-        example=64,
+        "Web text is full of long runs of spaces and dashes; 128 keeps them from taking ids. Without a limit, a "
+        "damaged file of a single repeated letter yields tokens of megabytes.",
+        example=128,
         ge=1,
         lt=2**63,
     )
@@ -372,7 +377,7 @@ COUNT_ONLY = frozenset(CountSettings.model_fields) - frozenset(TokenSettings.mod
 def check_vocab_sizes(sizes: tuple[int, ...], special_tokens: int) -> None:
     """Raise `ValueError` when the bytes and the special tokens alone do not fit the smallest size."""
     if sizes and min(sizes) < 256 + special_tokens:
+        tokens = format_count(special_tokens, "special token")
         raise ValueError(
-            f"vocab_size {min(sizes)} is too small: 256 bytes and {special_tokens} special token(s) alone take "
-            f"{256 + special_tokens}"
+            f"vocab_size {min(sizes)} is too small: 256 bytes and {tokens} alone take {256 + special_tokens}"
         )

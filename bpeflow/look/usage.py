@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -15,16 +14,13 @@ from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.look.vocabulary import VocabToken, text_tokens
 from bpeflow.progress import Observer
-from bpeflow.tokenizer.encoder import Encoder
+from bpeflow.tokenizer.pretokens import encoded_batches
 from bpeflow.tokenizer.python_encoder import PretokenMerging, merge_table
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: The smallest size of a prefix that is evaluated, besides the vocabulary without merges. Each further one is twice as
 #: large.
 _FIRST_SIZE = 1024
-
-#: Pre-tokens that are encoded at once. More: more memory, about 1 KB each. Fewer: more calls.
-_BATCH = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,15 +147,6 @@ def token_occurrences(tokenizer: Tokenizer, counts: PretokenCounts) -> NDArray[n
         repeats = np.diff(ends, prepend=0)
         np.add.at(occurrences, ids, np.repeat(counts.counts[start : start + len(ends)], repeats))
     return occurrences
-
-
-def encoded_batches(
-    encoder: Encoder, counts: PretokenCounts
-) -> Iterator[tuple[int, NDArray[np.unsignedinteger], NDArray[np.int64]]]:
-    """Encode pre-tokens in batches. Yield the number of each batch's first, the ids, and where each pre-token ends."""
-    words = iter(counts)
-    for start in range(0, len(counts), _BATCH):
-        yield start, *encoder.encode_pretokens([*islice(words, _BATCH)], np.dtype(np.uint32))
 
 
 def tokens_of_prefixes(

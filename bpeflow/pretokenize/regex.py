@@ -171,8 +171,15 @@ class Pretokenizer:
 
     def finds_anything(self, text: str) -> bool:
         """Return whether the pattern (of several, any) matches at least one character of `text`."""
-        pieces, unmatched = self._split_spans(text)
-        return (self.unmatched == "drop" and bool(pieces)) or len(pieces) > len(unmatched)
+        steps = self._steps or (self,)
+        if len(steps) > 1 and self.unmatched == "drop":
+            return bool(self._split_spans(text)[0])
+        limit = TimeLimit(self.regex, text)
+        # A step sees the whole text if those before it find nothing.
+        return any(limit.run(step._finds_anything, text) for step in steps)
+
+    def _finds_anything(self, text: str, timeout: float) -> bool:
+        return any(match.end() > match.start() for match in self.compiled.finditer(text, timeout=timeout))
 
     def _matches(self, text: str) -> list[str]:
         """Return the matches from left to right, including empty ones."""

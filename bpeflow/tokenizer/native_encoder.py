@@ -48,6 +48,12 @@ _REUSED_ROOM = 8 * 1024 * 1024
 #: functions, with the preparations for calling them.
 _FEW_IDS = 64
 
+#: All merges are one level unless one in this many comes before the first superword. Larger: vocabularies
+#: with few words have two levels, too, but nearly all their words can be joined, so that nothing is gained.
+_LEAST_FIRST_LEVEL = 8
+
+_SPACE = ord(" ")
+
 _UINT32 = np.dtype(np.uint32)
 
 # Creates a `bytes` object. If the first argument is NULL, the content is uninitialized and is to be filled in.
@@ -83,7 +89,7 @@ class NativeEncoder:
         self._pretokenizer = load_pretokenizer(spec.pattern, spec.unmatched, spec.normalizer)
         self._pattern = new_pattern("encode", self._pretokenizer)
         self._instructions = instructions or chosen_instructions()
-        self._model = model or _new_model(spec)
+        self._model = model or new_model(spec, first_level(spec))
         self._specials: weakref.WeakKeyDictionary[SpecialTokens, Handle] = weakref.WeakKeyDictionary()
         self._decoded: dict[int, bytes] = {}
         with explain_memory_error(f"a cache of {cache_bytes:,} bytes", "give a smaller cache_bytes, or add memory"):
@@ -393,8 +399,8 @@ def _encode_prepared() -> tuple[Callable[..., int], Callable[..., int]]:
     return PYFUNCTYPE(c_int32)(address), CFUNCTYPE(c_int32)(address)
 
 
-def _new_model(spec: TokenizerSpec) -> Handle:
-    """Return a vocabulary in native memory."""
+def new_model(spec: TokenizerSpec, first: int) -> Handle:
+    """Return a vocabulary in native memory. Its first level is the `first` merges of the lowest ranks."""
     vocab = spec.vocab
     tokens, ordinary = vocab.packed()
     byte_ids = np.array(vocab.byte_ids, np.uint32)
@@ -408,9 +414,26 @@ def _new_model(spec: TokenizerSpec) -> Handle:
         byte_ids.ctypes.data,
         merges.ctypes.data,
         len(merges),
+        first,
         spec.whole_tokens or vocab.merging_yields_all,
     )
     return Handle(load_library("encode"), "model", byref(native))
+
+
+def first_level(spec: TokenizerSpec) -> int:
+    """Return the number of merges to apply first: those before superwords, or all if there are none.
+
+    The first superword is taken to be the first merge of a token with a following space. If that comes early, most
+    tokens are superwords, and nothing is gained by words.
+    """
+    packed, merges = spec.vocab.packed()[0], spec.vocab.merge_ids
+    data, offsets = np.frombuffer(packed.data, np.uint8), packed.offsets
+    last_bytes = data.take(offsets[merges[:, 0] + 1] - 1, mode="clip")
+    first_bytes = data.take(offsets[merges[:, 1]], mode="clip")
+    (superwords,) = np.nonzero((last_bytes > _SPACE) & (first_bytes == _SPACE))
+    if not len(superwords) or superwords[0] < len(merges) // _LEAST_FIRST_LEVEL:
+        return len(merges)
+    return int(superwords[0])
 
 
 def _new_specials(specials: SpecialTokens) -> Handle:

@@ -27,8 +27,8 @@ from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2
 from bpeflow.formats.tokenizer_spec import HasSpec, TokenizerSpec, TransformersOptions
-from bpeflow.look.usage import encoded_batches
 from bpeflow.pretokenize.regex import load_pretokenizer
+from bpeflow.tokenizer.pretokens import encoded_batches
 from bpeflow.tokenizer.tokenizer import new_encoder
 from bpeflow.vocab import END_OF_TEXT, Merge, Vocab
 

@@ -49,7 +49,7 @@ from bpeflow.run_dir.run_files import (
 )
 from bpeflow.run_dir.summary import describe_run
 from bpeflow.signatures import takes_settings
-from bpeflow.training.learn import LearnedMerges, learn_with_settings
+from bpeflow.training.learn import LearnedMerges, learn_with_settings, warn_of_long_tokens
 from bpeflow.training.task import check_formats, resolve_initial, spec_of, split_off_tokenizer
 from bpeflow.vocab import END_OF_DOCUMENT, Merge, Vocab
 
@@ -314,6 +314,7 @@ class _Training:
                     len(vocab),
                     settings.sizes[-1],
                 )
+            warn_of_long_tokens(learned, settings)
         report = folder.finish(report, self._started)
         self._write_page(report, folder)
         return TrainResult(spec, report, counts, learned)

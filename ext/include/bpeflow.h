@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Incremented with every change below. Python refuses a library with another number. */
-#define BPEFLOW_ABI 15
+#define BPEFLOW_ABI 16
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
@@ -325,6 +325,9 @@ typedef struct {
     /* [3 * merge_count]: left, right, result, by ascending rank. If a pair occurs twice, the first counts. */
     const uint32_t *merges;
     uint64_t merge_count; /* below 2^32 - 1 */
+    /* The number of merges of the first level, which are encoded before all others. Any number up to merge_count gives the
+     * same ids. Encoding is fast if these merge words, and the others words to superwords. */
+    uint64_t first_level;
     /* boolean: a pre-token equal to an ordinary token becomes that token, regardless of merges; of several ids the
      * lowest */
     uint32_t whole_tokens;

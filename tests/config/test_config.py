@@ -119,7 +119,7 @@ def test_settings_are_frozen() -> None:
         ({"invalid_utf8": "ignore"}, "invalid_utf8: must be 'error', 'replace' or 'skip', found 'ignore'"),
         ({"vocab_size": None}, "vocab_size is missing"),
         ({"vocab_sizes": [300]}, "give one of the two"),
-        ({"input": []}, "input: .*at least 1"),
+        ({"input": []}, "input is missing: .*at least one"),
         ({"input": 3.5}, "input: must be a valid list, found 3.5"),
         ({"special_tokens": None}, "special_tokens: must be a valid list, found None"),
         ({"init_from": 3}, "init_from: need the name of a file or a folder, found 3"),
@@ -128,7 +128,15 @@ def test_settings_are_frozen() -> None:
         ({"chunk_size": 0}, "chunk_size"),
         ({"num_counter": 0}, "num_counter"),
         ({"tie_break": "random"}, "tie_break"),
-        ({"special_tokens": ["a", "b", "a"]}, "given twice"),
+        ({"special_tokens": ["a", "b", "a"]}, "special_tokens: 'a' is given twice"),
+        (
+            {"special_tokens": "<|a|>, <|b|>"},
+            r"looks like several tokens: give a list of them, \['<\|a\|>', '<\|b\|>'\]",
+        ),
+        ({"special_tokens": "<s> </s>"}, "'<s> </s>' looks like several tokens"),
+        ({"special_tokens": ["<s>,[PAD]", "x"]}, "'<s>,.PAD.' looks like several tokens"),
+        ({"special_tokens": "a,b"}, "'a,b' looks like several tokens"),
+        ({"engine": "rai"}, "engine.kind: must be 'local' or 'ray', found 'rai'"),
         ({"special_tokens": [""]}, "special_tokens"),
         ({"special_tokens": ["Ġ"]}, "special token 'Ġ' is the printable form of byte 0x20"),
         ({"special_tokens": {"a"}}, "a set has no order"),
@@ -142,8 +150,35 @@ def test_wrong_settings_are_named(values: dict[str, object], complaint: str) -> 
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("engine: ray", {"engine": {"kind": "ray"}}),
+        ("monitor: true", {"monitor": {"enabled": True}}),
+        ("output: huggingface", {"output": {"formats": ["huggingface"]}}),
+        ("output: [tiktoken]", {"output": {"formats": ["tiktoken"]}}),
+    ],
+)
+def test_one_value_in_place_of_a_section_is_its_main_setting(
+    tmp_path: Path, text: str, expected: dict[str, object]
+) -> None:
+    path = write(tmp_path, f"input: a\nvocab_size: 300\n{text}")
+    assert load_settings(path) == make_settings(Settings, {"input": "a", "vocab_size": 300, **expected})
+
+
+def test_a_flag_in_a_section_keeps_the_one_value_of_the_config(tmp_path: Path) -> None:
+    path = write(tmp_path, "input: a\nvocab_size: 300\nengine: ray")
+    engine = load_settings(path, {"engine.workers": 3}).engine
+    assert (engine.kind, engine.workers) == ("ray", 3)
+
+
+@pytest.mark.parametrize("tokens", [",,", ["a,b", "<c>"], ["<|a,b|>"], ["<|a b|>"]])
+def test_a_comma_can_be_part_of_a_special_token(tokens: object) -> None:
+    assert make_settings(Settings, {**SMALL, "special_tokens": tokens}).special_tokens
+
+
 def test_a_missing_input_is_named() -> None:
-    with pytest.raises(ConfigError, match="input: is missing; name at least 1 file"):
+    with pytest.raises(ConfigError, match="input is missing: name at least one file"):
         make_settings(CountSettings, {})
 
 

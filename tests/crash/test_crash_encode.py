@@ -1,4 +1,4 @@
-"""The crash matrix of encoding: in threads of the main process, and in processes, as with a custom pattern."""
+"""The crash matrix of encoding: in threads of the main process, and in processes, as with a pattern in `regex`."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def out(tmp_path: Path) -> Path:
 
 
 def encode(way: str, fault: Fault | None, corpus: Path, out: Path) -> Run:
-    pattern = "gpt2" if way == "threads" else r"\w+|\W"
+    pattern = "gpt2" if way == "threads" else r"\w+|\W(?!\b)|\W"
     tokenizer = save_tokenizer(corpus.parent / "tokenizer", pattern)
     if way == "threads" and Tokenizer.load(tokenizer).encoder != "native":
         pytest.skip("the native encoder, the only one with threads, is not available")

@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import given, settings
@@ -220,6 +221,7 @@ def test_the_sidecar_describes_the_origin_of_the_tokens(tmp_path: Path) -> None:
     done = encode_file(tokenizer, path, tmp_path / "train.bin", invalid_utf8="skip", special_tokens_as_text=True)
     facts = json.loads(sidecar_path(tmp_path / "train.bin").read_text(encoding="utf-8"))
     assert facts.pop("bpeflow")
+    assert facts.pop("crc32") == f"{crc32((tmp_path / 'train.bin').read_bytes()):08x}"
     end_id = tokenizer.special_tokens[EOT]
     assert facts == {
         "format": "bpeflow tokens", "version": 1, "dtype": "uint16", "byte_order": "little", "tokens": 1,

@@ -52,13 +52,22 @@ def test_a_slow_search_ends(case: str) -> None:
     assert f"a text of {len(text):,} characters that begins with 'aaaa" in str(caught.value)
 
 
-@pytest.mark.parametrize("search", ["split", "match_spans", "find_unmatched", "finds_anything"])
+@pytest.mark.parametrize("search", ["split", "match_spans", "find_unmatched"])
 @pytest.mark.parametrize("case", ["a reference to a group", "many slow pieces"])
 def test_every_way_to_search_has_a_limit(case: str, search: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "_SECONDS", 0.1)
     pattern, text = SLOW_SEARCHES[case]
     with pytest.raises(PatternTimeoutError):
         getattr(load_pretokenizer(pattern), search)(text)
+
+
+def test_a_search_for_anything_has_a_limit_and_ends_at_the_first_match(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "_SECONDS", 0.1)
+    pattern, text = SLOW_SEARCHES["a reference to a group"]
+    with pytest.raises(PatternTimeoutError):
+        load_pretokenizer(pattern).finds_anything(text)
+    pattern, text = SLOW_SEARCHES["many slow pieces"]
+    assert load_pretokenizer(pattern).finds_anything(text)
 
 
 @pytest.mark.parametrize("case", LARGE)

@@ -174,7 +174,7 @@ def test_a_notebook_without_widgets_gets_lines(
     monkeypatch.setenv("FORCE_COLOR", "1")  # as Jupyter's kernel does
     monkeypatch.setattr(terminal_module, "find_spec", lambda name: None)
     assert Console().is_jupyter
-    bpeflow.learn_merges({"low": 5}, 258, progress=True)
+    bpeflow.learn_merges({"low": 5}, 258, [], progress=True)
     assert capsys.readouterr() == ("", "learning: 2 of 2 merges\n")
 
 

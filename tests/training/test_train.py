@@ -259,3 +259,21 @@ def test_nothing_to_learn_from_is_an_error_that_leaves_nothing(tmp_path: Path) -
     with pytest.raises(ConfigError, match=r"a\.tsv: no pre-tokens, so there is nothing to learn from"):
         train_from_counts(PretokenCounts.from_items([]), settings, counts_path="a.tsv")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("length", "setting", "warned"), [(129, 16384, True), (128, 16384, False), (129, 200, False)])
+def test_tokens_above_128_bytes_are_warned_of(
+    length: int, setting: int, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = " " * (length + 1) + "a"  # of these spaces, the last one belongs to the letter
+    train({"input": iter([text] * 2), "vocab_size": 257 + 40, "max_token_length": setting})
+    assert ("--max_token_length 128" in caplog.text) is warned
+    if warned:
+        assert f"1 token is longer than 128 bytes, such as ' ' × {length}" in caplog.text
+
+
+def test_long_tokens_of_the_tokenizer_to_extend_are_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    longer = train({"input": iter([" " * 200 + "a"] * 2), "vocab_size": 280}).tokenizer
+    caplog.clear()
+    train({"input": iter(["low low lower"]), "vocab_size": 282, "init_from": longer})
+    assert "longer than" not in caplog.text

@@ -97,7 +97,7 @@ def _encode(choices: Choices) -> None:
     joined = token_data.tobytes()
     vocabulary = native.Vocabulary(
         joined, offsets[0].ctypes.data, joined, offsets[1].ctypes.data, tokens, byte_ids.ctypes.data,
-        triples.ctypes.data, merges, choices.below(2),
+        triples.ctypes.data, merges, choices.below(merges + 2), choices.below(2),
     )  # fmt: skip
     model, cache, encoder, specials = c_void_p(), c_void_p(), c_void_p(), c_void_p()
     if outcome(_ERRORS, library.bpeflow_model_new, byref(vocabulary), byref(model)) == REFUSED:
