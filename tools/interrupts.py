@@ -29,7 +29,7 @@ from pathlib import Path
 from types import FrameType
 
 import bpeflow
-from bpeflow.flow import Monitor, Pipeline, QueueSpec, Source, Stage
+from bpeflow.flow import Monitor, MonitorSample, Pipeline, QueueSpec, Source, Stage
 
 #: Seconds after which a call hangs.
 HANG = 30
@@ -37,8 +37,8 @@ HANG = 30
 #: How a call should end.
 RIGHT = ("interrupted", "ended before")
 
-#: What a signal can do in code of Python itself, for microseconds of each call: Python discards exceptions in finalizers
-#: (that of native memory is one); and a descriptor that a system call has returned belongs to no object yet.
+#: What can happen for microseconds of each call: Python discards exceptions in finalizers, of which native memory has
+#: one; and a descriptor that a system call has returned belongs to no object yet.
 RARE = ("swallowed in", "left a descriptor open")
 
 #: Text that takes some milliseconds to count, to learn from and to encode.
@@ -61,7 +61,7 @@ def run_pipeline(folder: Path) -> None:
         Stage("two", pass_on, QueueSpec("on", max_items=1)),
     ]
     pipeline = Pipeline(Source("source", numbers), stages)
-    with Monitor(pipeline, 0.001, lambda sample: None, processes=False):
+    with Monitor(pipeline, 0.001, MonitorSample.line, processes=False):
         assert len(list(pipeline.run("threads"))) == 200
 
 
@@ -75,9 +75,7 @@ def load(folder: Path) -> bpeflow.Tokenizer:
 
 
 def encode(folder: Path) -> None:
-    load(folder).encode_file(
-        folder / "corpus.txt", folder / "out" / "train.bin", index=True, num_threads=2, overwrite=True
-    )
+    load(folder).encode_file(folder / "corpus.txt", folder / "out" / "train.bin", index=True, num_threads=2)
 
 
 def encode_batch(folder: Path) -> None:
@@ -110,7 +108,7 @@ class Interruption:
         self.came = False
         self.swallowed_in: list[str] = []
 
-    def __call__(self, number: int, frame: FrameType | None) -> None:
+    def __call__(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         self.came = True
         raise KeyboardInterrupt
 
@@ -132,6 +130,7 @@ def interrupt(subject: Callable[[Path], None], folder: Path, moment: float) -> s
             subject(folder)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, signal.SIG_IGN)  # another thread may have received it a moment ago
         if interruption.came:
             outcome = f"swallowed in {', '.join(interruption.swallowed_in) or '?'}"
     except KeyboardInterrupt:
@@ -150,16 +149,22 @@ def left_behind(folder: Path) -> str:
             return f"threads {left}"
         time.sleep(0.001)
     files = [str(path.relative_to(folder)) for path in folder.rglob("*") if path.name.startswith(".")]
-    if left := [name for name in files if not name.endswith(".lock")] + os.listdir(folder / "tmp"):
+    if left := [name for name in files if not name.endswith(".lock")] + [
+        path.name for path in (folder / "tmp").iterdir()
+    ]:
         return f"files {left}"
     return ""
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def rounds(name: str, folder: Path, times: int, choose: random.Random) -> Iterator[str]:
     """Yield the outcome of each round, all in this process."""
     subject = SUBJECTS[name]
     lasted = [lasts(subject, folder) for _ in range(20)]
-    descriptors = len(os.listdir("/proc/self/fd"))
+    descriptors = open_descriptors()
     for _ in range(times):
         shutil.rmtree(folder / "out", ignore_errors=True)
         outcome = interrupt(subject, folder, choose.uniform(1e-5, sorted(lasted)[10]))
@@ -167,7 +172,7 @@ def rounds(name: str, folder: Path, times: int, choose: random.Random) -> Iterat
         if left := left_behind(folder):
             yield f"{outcome}, and left {left}"
     gc.collect()
-    yield from ["left a descriptor open"] * (len(os.listdir("/proc/self/fd")) - descriptors)
+    yield from ["left a descriptor open"] * (open_descriptors() - descriptors)
 
 
 def cold_rounds(name: str, folder: Path, times: int, choose: random.Random) -> Iterator[str]:
@@ -185,7 +190,7 @@ def cold_rounds(name: str, folder: Path, times: int, choose: random.Random) -> I
             finally:
                 os._exit(0)
         os.close(writer)
-        with open(reader, encoding="utf-8") as stream:
+        with os.fdopen(reader, encoding="utf-8") as stream:
             result = stream.read() or "hung or died"
         os.wait()
         if number:
