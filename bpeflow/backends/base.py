@@ -68,8 +68,8 @@ class MergeTask:
     The pair with the highest count is merged first. If several have this count, `order` decides:
     ``"greatest_bytes"`` takes the pair with the greater ``(left bytes, right bytes)``, compared as a tuple of byte
     strings, and ``"smallest_ids"`` the pair with the smaller ``(left id, right id)``. A pair that is longer than
-    `max_token_length` bytes, makes a token that `max_words` or `colon_rule` forbids, or occurs fewer than `min_frequency`
-    times is never merged.
+    `max_token_length` bytes, makes a token that `max_words` or `colon_rule` forbids, or occurs fewer than
+    `min_frequency` times is never merged.
 
     Attributes:
         counts: the pre-tokens and their counts, in canonical order. `EncodedWords` begin as the tokens that a tokenizer
@@ -113,13 +113,13 @@ def lowest_count(task: MergeTask) -> int:
     """Return a lower bound on the counts of the pairs that are chosen, so that backends need not keep rarer pairs.
 
     Let n be `max_tokens` - 256, and consider the n most frequent pre-tokens that can become a token (of 2 or more
-    bytes, and allowed by `max_token_length`, `max_words` and `colon_rule`). The bound is the lowest of their counts, or `min_frequency` if that is higher or there
-    are fewer than n such pre-tokens.
+    bytes, and allowed by `max_token_length`, `max_words` and `colon_rule`). The bound is the lowest of their counts, or
+    `min_frequency` if that is higher or there are fewer than n such pre-tokens.
 
     Proof: As long as one of the n pre-tokens consists of several tokens, it contains a pair at least as frequent as
-    the pre-token. That pair is allowed, as each limit that allows a string allows all its parts. The best pair is at least as frequent as that pair. Once each of the n
-    pre-tokens is a single token, there are n tokens besides the 256 bytes. So there are `max_tokens` tokens, and
-    learning ends.
+    the pre-token. That pair is allowed, as each limit that allows a string allows all its parts. The best pair is at
+    least as frequent as that pair. Once each of the n pre-tokens is a single token, there are n tokens besides the 256
+    bytes. So there are `max_tokens` tokens, and learning ends.
     """
     max_length = task.max_token_length or np.iinfo(np.int64).max
     counts = task.counts.counts[_may_be_token(task, max_length)]
