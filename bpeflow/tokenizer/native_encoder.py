@@ -48,8 +48,8 @@ _REUSED_ROOM = 8 * 1024 * 1024
 #: functions, with the preparations for calling them.
 _FEW_IDS = 64
 
-#: One in this many merges are few. Larger: more vocabularies have two levels, some without gaining by it. Published ones
-#: without superwords have none, or some accidents.
+#: One in this many merges are few. Larger: more vocabularies have two levels, some of them without gaining anything, as
+#: accidental superwords suffice. Smaller: superwords that few merges make are encoded slowly.
 _FEW_MERGES = 8
 
 _SPACE = ord(" ")
