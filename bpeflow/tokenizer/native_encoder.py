@@ -48,6 +48,15 @@ _REUSED_ROOM = 8 * 1024 * 1024
 #: functions, with the preparations for calling them.
 _FEW_IDS = 64
 
+#: One in this many merges are few. Larger: more vocabularies have two levels, some of them without gaining anything, as
+#: accidental superwords suffice. Smaller: superwords that few merges make are encoded slowly.
+_FEW_MERGES = 8
+
+_SPACE = ord(" ")
+#: By byte: whether it is a character of ASCII, but not white space. Other white space is joined to spaces in ordinary
+#: vocabularies, and its last byte is that of other characters, too.
+_IS_GRAPHIC = np.array([_SPACE < byte < 127 for byte in range(256)])
+
 _UINT32 = np.dtype(np.uint32)
 
 # Creates a `bytes` object. If the first argument is NULL, the content is uninitialized and is to be filled in.
@@ -83,7 +92,7 @@ class NativeEncoder:
         self._pretokenizer = load_pretokenizer(spec.pattern, spec.unmatched, spec.normalizer)
         self._pattern = new_pattern("encode", self._pretokenizer)
         self._instructions = instructions or chosen_instructions()
-        self._model = model or _new_model(spec)
+        self._model = model or new_model(spec, first_level(spec))
         self._specials: weakref.WeakKeyDictionary[SpecialTokens, Handle] = weakref.WeakKeyDictionary()
         self._decoded: dict[int, bytes] = {}
         with explain_memory_error(f"a cache of {cache_bytes:,} bytes", "give a smaller cache_bytes, or add memory"):
@@ -393,8 +402,8 @@ def _encode_prepared() -> tuple[Callable[..., int], Callable[..., int]]:
     return PYFUNCTYPE(c_int32)(address), CFUNCTYPE(c_int32)(address)
 
 
-def _new_model(spec: TokenizerSpec) -> Handle:
-    """Return a vocabulary in native memory."""
+def new_model(spec: TokenizerSpec, first: int) -> Handle:
+    """Return a vocabulary in native memory. Its first level is the `first` merges of the lowest ranks."""
     vocab = spec.vocab
     tokens, ordinary = vocab.packed()
     byte_ids = np.array(vocab.byte_ids, np.uint32)
@@ -408,9 +417,26 @@ def _new_model(spec: TokenizerSpec) -> Handle:
         byte_ids.ctypes.data,
         merges.ctypes.data,
         len(merges),
+        first,
         spec.whole_tokens or vocab.merging_yields_all,
     )
     return Handle(load_library("encode"), "model", byref(native))
+
+
+def first_level(spec: TokenizerSpec) -> int:
+    """Return the number of merges to apply first: those before superwords, or all if there are none.
+
+    A superword is taken to be the merge of an ASCII character with a following space. Few merges before the first one,
+    or few superwords among the merges after it, are not worth a level of their own.
+    """
+    packed, merges = spec.vocab.packed()[0], spec.vocab.merge_ids
+    data, offsets = np.frombuffer(packed.data, np.uint8), packed.offsets
+    last_bytes = data.take(offsets[merges[:, 0] + 1] - 1, mode="clip")
+    first_bytes = data.take(offsets[merges[:, 1]], mode="clip")
+    superwords = np.flatnonzero(_IS_GRAPHIC[last_bytes] & (first_bytes == _SPACE))
+    first = int(superwords[0]) if len(superwords) else len(merges)
+    few = first * _FEW_MERGES < len(merges) or len(superwords) * _FEW_MERGES < len(merges) - first
+    return len(merges) if few else first
 
 
 def _new_specials(specials: SpecialTokens) -> Handle:

@@ -19,6 +19,7 @@ class Filter {
     }
 
     void add(std::uint64_t hash) { words_[bit(hash) / 64] |= std::uint64_t{1} << bit(hash) % 64; }
+    void add_all() { words_.assign(words_.size(), ~std::uint64_t{0}); }
     bool may_have(std::uint64_t hash) const { return words_[bit(hash) / 64] >> bit(hash) % 64 & 1; }
 
   private:

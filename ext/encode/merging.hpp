@@ -36,6 +36,15 @@ class Merging {
         merge_piece(start, end);
     }
 
+    // Merge tokens, at least two, instead of bytes.
+    void merge(const std::uint32_t *tokens, std::size_t count) {
+        ids_.clear();
+        if (count <= few)
+            merge_few(OfTokens{pairs_, tokens}, count);
+        else
+            merge_many(OfTokens{pairs_, tokens}, count);
+    }
+
     // Return whether merging these bytes yields the single token `id`.
     bool yields(const std::uint8_t *bytes, std::size_t length, std::uint32_t id) {
         merge(bytes, length);
@@ -62,19 +71,36 @@ class Merging {
     static constexpr std::int32_t no_rank = INT32_MAX;
     static constexpr std::size_t kept_memory = std::size_t{1} << 20;
 
+    // What is merged: bytes, or the tokens of a first level.
+    struct OfBytes {
+        const Pairs &pairs;
+        const std::uint8_t *bytes;
+
+        std::uint32_t id(std::size_t i) const { return pairs.byte_id(bytes[i]); }
+        Merge merge_at(std::size_t i) const { return pairs.find_bytes(bytes[i], bytes[i + 1]); }
+    };
+
+    struct OfTokens {
+        const Pairs &pairs;
+        const std::uint32_t *tokens;
+
+        std::uint32_t id(std::size_t i) const { return tokens[i]; }
+        Merge merge_at(std::size_t i) const { return pairs.find(tokens[i], tokens[i + 1]); }
+    };
+
     void merge_piece(const std::uint8_t *start, const std::uint8_t *end) {
         const auto length = static_cast<std::size_t>(end - start);
         if (length == 1)
             ids_.push_back(pairs_.byte_id(*start));
         else if (length <= few)
-            merge_few(start, length);
+            merge_few(OfBytes{pairs_, start}, length);
         else
-            merge_many(start, length);
+            merge_many(OfBytes{pairs_, start}, length);
     }
 
     // Tokens stay at the positions of their first bytes. ranks[i] is that of the pair that starts at i, `no_rank` if there
     // is none that merges, and made[i] what it makes. The search for the least rank compares several at a time.
-    void merge_few(const std::uint8_t *bytes, std::size_t length) {
+    template <typename Given> void merge_few(const Given &given, std::size_t length) {
         alignas(64) std::int32_t ranks[few + lane];
         std::uint32_t made[few], ids[few];
         std::uint16_t next[few], previous[few + 1];
@@ -83,10 +109,10 @@ class Merging {
             ranks[at] = static_cast<std::int32_t>(merge >> 32 & no_rank);
             made[at] = made_by(merge);
         };
-        for (std::size_t i = 0; i < pairs; i++) set(i, pairs_.find_bytes(bytes[i], bytes[i + 1]));
+        for (std::size_t i = 0; i < pairs; i++) set(i, given.merge_at(i));
         for (std::size_t i = pairs; i < padded; i++) ranks[i] = no_rank;
         for (std::size_t i = 0; i < length; i++) {
-            ids[i] = pairs_.byte_id(bytes[i]);
+            ids[i] = given.id(i);
             next[i] = static_cast<std::uint16_t>(i + 1);
             previous[i + 1] = static_cast<std::uint16_t>(i);
         }
@@ -130,9 +156,9 @@ class Merging {
     // at the same index is the same pair, so duplicate entries do no harm.
     static std::uint64_t entry(std::uint32_t rank, std::uint32_t at) { return std::uint64_t{rank} << 32 | at; }
 
-    void merge_many(const std::uint8_t *bytes, std::size_t length) {
+    template <typename Given> void merge_many(const Given &given, std::size_t length) {
         if (length >= end_of_list) throw Failure{BPEFLOW_TOO_LARGE};
-        begin(bytes, length);
+        begin(given, length);
         while (pairs_.ordered() && merge_pass()) {
         }
         fill_heap();
@@ -146,21 +172,20 @@ class Merging {
         for (std::uint32_t at = 0; at != end_of_list; at = parts_[at].next) ids_.push_back(parts_[at].id);
     }
 
-    // Make the first pass, from bytes to tokens: a run of a letter then takes half of the memory. Memory that is
-    // allocated and not written to takes none.
-    void begin(const std::uint8_t *bytes, std::size_t length) {
+    // Make the first pass over what is given: a run of a letter then takes half of the memory. Memory that is allocated
+    // and not written to takes none.
+    template <typename Given> void begin(const Given &given, std::size_t length) {
         if (room_ < length) {
             starts_.reset(new Start[length]);
             room_ = length;
         }
         Merge least = NO_MERGE;
-        for (std::size_t i = 0; i + 1 < length && pairs_.ordered(); i++)
-            least = std::min(least, pairs_.find_bytes(bytes[i], bytes[i + 1]));
+        for (std::size_t i = 0; i + 1 < length && pairs_.ordered(); i++) least = std::min(least, given.merge_at(i));
         size_ = made_ = 0;
         for (std::size_t i = 0; i < length; i++) {
-            const Merge merge = i + 1 == length ? NO_MERGE : pairs_.find_bytes(bytes[i], bytes[i + 1]);
+            const Merge merge = i + 1 == length ? NO_MERGE : given.merge_at(i);
             const bool merges = merge != NO_MERGE && merge == least;
-            place({rank_of(merge), merges ? made_by(merge) : pairs_.byte_id(bytes[i])}, merges);
+            place({rank_of(merge), merges ? made_by(merge) : given.id(i)}, merges);
             i += merges;
         }
         if (size_ > 0) starts_[size_ - 1].rank = no_merge;

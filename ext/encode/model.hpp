@@ -3,12 +3,14 @@
 
 #include "bpeflow.h"
 #include "pairs.hpp"
+#include "second_level.hpp"
 #include "self_merging.hpp"
 #include "tokens.hpp"
 #include "whole_tokens.hpp"
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 
 namespace bpeflow {
 
@@ -17,11 +19,12 @@ struct Model {
     explicit Model(const bpeflow_vocabulary &given)
         : tokens(given.token_data, given.token_offsets, given.tokens),
           ordinary(given.ordinary_data, given.ordinary_offsets, given.tokens),
-          pairs(given.byte_ids, given.merges, static_cast<std::uint32_t>(given.merge_count), ordinary),
-          whole_tokens(given.whole_tokens
+          pairs(given.byte_ids, given.merges, static_cast<std::uint32_t>(given.first_level), ordinary),
+          second_level(given.first_level < given.merge_count ? new SecondLevel(given, ordinary) : nullptr),
+          whole_tokens(given.whole_tokens && !second_level
                            ? WholeTokens(ordinary, [](std::uint32_t) { return true; })
                            : WholeTokens(ordinary, SelfMerging(ordinary, pairs, given.merges,
-                                                               static_cast<std::uint32_t>(given.merge_count)))),
+                                                               static_cast<std::uint32_t>(given.first_level)))),
           short_tokens(ordinary, whole_tokens) {}
 
     Model(const Model &) = delete; // its members refer to each other
@@ -33,14 +36,16 @@ struct Model {
         return given.token_data && Tokens::are_valid(given.token_offsets, given.tokens) && given.ordinary_data &&
                Tokens::are_valid(given.ordinary_offsets, given.tokens) && given.byte_ids &&
                std::all_of(given.byte_ids, given.byte_ids + 256, known) && given.merge_count < UINT32_MAX &&
+               given.first_level <= given.merge_count &&
                (given.merge_count == 0 ||
                 (given.merges && std::all_of(given.merges, given.merges + 3 * given.merge_count, known)));
     }
 
-    const Tokens tokens;   // the bytes of each id
-    const Tokens ordinary; // the pre-token that each id may be as a whole
-    const Pairs pairs;
-    const WholeTokens whole_tokens;
+    const Tokens tokens;                                   // the bytes of each id
+    const Tokens ordinary;                                 // the pre-token that each id may be as a whole
+    const Pairs pairs;                                     // of the first level
+    const std::unique_ptr<const SecondLevel> second_level; // null if there is only one
+    const WholeTokens whole_tokens;                        // of the first level
     const ShortTokens short_tokens;
 };
 

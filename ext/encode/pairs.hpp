@@ -6,6 +6,7 @@
 #include "pages.hpp"
 #include "tokens.hpp"
 
+#include <algorithm>
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
@@ -32,18 +33,25 @@ class Pairs {
         for (std::size_t i = 0; i <= mask_; i++) slots_[i].merge = NO_MERGE;
     }
 
-    // `merges` has left, right and result of each merge, by ascending rank. `tokens` are those that text can yield.
-    Pairs(const std::uint32_t *byte_ids, const std::uint32_t *merges, std::uint32_t count, const Tokens &tokens)
-        : Pairs(byte_ids, count) {
+    // `merges` has left, right and result of each merge, by ascending rank. `tokens` are those that text can yield. The
+    // pairs are those of the merges that are `included`.
+    Pairs(const std::uint32_t *byte_ids, const std::uint32_t *merges, std::uint32_t count, const Tokens &tokens,
+          const std::vector<bool> &included)
+        : Pairs(byte_ids, static_cast<std::uint32_t>(std::count(included.begin(), included.end(), true))) {
         std::vector<std::uint32_t> made_last(tokens.count()); // the last rank that makes a token, plus 1
-        for (std::uint32_t rank = 0; rank < count; rank++) made_last[merges[3 * std::size_t{rank} + 2]] = rank + 1;
+        for (std::uint32_t rank = 0; rank < count; rank++)
+            if (included[rank]) made_last[merges[3 * std::size_t{rank} + 2]] = rank + 1;
         ordered_ = true;
         for (std::uint32_t rank = 0; rank < count; rank++, merges += 3) {
+            if (!included[rank]) continue;
             add(merges, rank, tokens);
             ordered_ &= made_last[merges[0]] <= rank && made_last[merges[1]] <= rank;
         }
         index_bytes();
     }
+
+    Pairs(const std::uint32_t *byte_ids, const std::uint32_t *merges, std::uint32_t count, const Tokens &tokens)
+        : Pairs(byte_ids, merges, count, tokens, std::vector<bool>(count, true)) {}
 
     // Add a merge, as left, right and result. If its pair has a merge already, that one stays.
     void add(const std::uint32_t *merge, std::uint32_t rank, const Tokens &tokens) {
@@ -82,6 +90,10 @@ class Pairs {
     // not, the two sides merge independently of each other.
     bool can_join(std::uint8_t left, std::uint8_t right) const { return junctions_.test(index(left, right)); }
 
+    static std::uint64_t hash(std::uint32_t left, std::uint32_t right) {
+        return (std::uint64_t{left} << 32 | right) * 0x9E3779B97F4A7C15u;
+    }
+
   private:
     struct Slot {
         std::uint32_t left, right;
@@ -95,10 +107,6 @@ class Pairs {
     }
 
     static std::size_t index(std::uint8_t left, std::uint8_t right) { return std::size_t{left} << 8 | right; }
-
-    static std::uint64_t hash(std::uint32_t left, std::uint32_t right) {
-        return (std::uint64_t{left} << 32 | right) * 0x9E3779B97F4A7C15u;
-    }
 
     // Return the index of the slot where the search for a pair begins.
     std::size_t home(std::uint64_t hash) const { return (hash ^ hash >> 32) & mask_; }

@@ -68,6 +68,8 @@ def _learn(choices: Choices) -> None:
         max_tokens=choices.below(300),
         min_frequency=choices.below(4),
         max_token_length=choices.below(5),
+        max_words=choices.below(3),
+        colon_rule=choices.below(2),
         order=choices.below(3),
         reuse_tokens=choices.below(3),
         scan=choices.below(2),
@@ -97,7 +99,7 @@ def _encode(choices: Choices) -> None:
     joined = token_data.tobytes()
     vocabulary = native.Vocabulary(
         joined, offsets[0].ctypes.data, joined, offsets[1].ctypes.data, tokens, byte_ids.ctypes.data,
-        triples.ctypes.data, merges, choices.below(2),
+        triples.ctypes.data, merges, choices.below(merges + 2), choices.below(2),
     )  # fmt: skip
     model, cache, encoder, specials = c_void_p(), c_void_p(), c_void_p(), c_void_p()
     if outcome(_ERRORS, library.bpeflow_model_new, byref(vocabulary), byref(model)) == REFUSED:

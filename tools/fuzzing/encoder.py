@@ -17,7 +17,7 @@ from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer
 from bpeflow.tokenizer import parallel
 from bpeflow.tokenizer.encoder import Encoder
-from bpeflow.tokenizer.native_encoder import NativeEncoder
+from bpeflow.tokenizer.native_encoder import NativeEncoder, new_model
 from bpeflow.tokenizer.offsets import token_offsets
 from bpeflow.tokenizer.python_encoder import PythonEncoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
@@ -45,7 +45,8 @@ def check(data: bytes) -> None:
     spec = TokenizerSpec(_make_vocab(choices), choices.one_of(_PATTERNS), choices.flag(), choices.one_of(_UNMATCHED))
     specials = SpecialTokens.of(spec.vocab.special_tokens) if choices.flag() else NO_SPECIAL_TOKENS
     dtype: np.dtype[Any] = choices.one_of((np.dtype(np.uint32), np.dtype(np.uint16)))
-    native = NativeEncoder(spec, choices.one_of(_CACHES), choices.one_of(native_instructions()))
+    model = new_model(spec, choices.below(len(spec.vocab.merge_ids) + 1))
+    native = NativeEncoder(spec, choices.one_of(_CACHES), choices.one_of(native_instructions()), model)
     specified = PythonEncoder(spec, 0)
     _check_decoding(choices, native, specified, dtype)
     part_bytes = choices.below(64) + 1

@@ -1,0 +1,67 @@
+// Where ids go: to an array, or nowhere if they are only counted.
+#pragma once
+
+#include "bpeflow.h"
+#include "failure.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace bpeflow {
+
+// Appends ids to an array. Throws Failure{BPEFLOW_NO_ROOM} if it is full.
+template <typename Id> class IdWriter {
+  public:
+    IdWriter(void *ids, std::uint64_t written, std::uint64_t capacity)
+        : first_(static_cast<Id *>(ids)), next_(first_ + written), end_(first_ + capacity) {}
+
+    // Write the first `count` of four ids. If there is room, write all four, which needs no branch and no loop: the
+    // next ids overwrite the excess.
+    void put_few(const std::uint32_t (&ids)[4], std::size_t count) {
+        if (end_ - next_ < 4) {
+            put(ids, count);
+            return;
+        }
+        for (std::size_t i = 0; i < 4; i++) next_[i] = static_cast<Id>(ids[i]);
+        next_ += count;
+    }
+
+    void put(const std::uint32_t *ids, std::size_t count) {
+        if (static_cast<std::size_t>(end_ - next_) < count) throw Failure{BPEFLOW_NO_ROOM};
+        next_ = std::transform(ids, ids + count, next_, [](std::uint32_t id) { return static_cast<Id>(id); });
+    }
+
+    // The same for any number of ids, eight at a time: runs are short, and a loop over single ids could not be predicted.
+    // Up to seven more ids are read.
+    void put_run(const std::uint32_t *ids, std::size_t count) {
+        if (static_cast<std::size_t>(end_ - next_) < count + 7) {
+            put(ids, count);
+            return;
+        }
+        for (std::size_t first = 0; first < count; first += 8)
+            for (std::size_t i = first; i < first + 8; i++) next_[i] = static_cast<Id>(ids[i]);
+        next_ += count;
+    }
+
+    std::uint64_t written() const { return static_cast<std::uint64_t>(next_ - first_); }
+
+  private:
+    Id *first_, *next_, *end_;
+};
+
+// Counts ids instead.
+class IdCounter {
+  public:
+    explicit IdCounter(std::uint64_t counted) : counted_(counted) {}
+
+    void put_few(const std::uint32_t (&)[4], std::size_t count) { counted_ += count; }
+    void put(const std::uint32_t *, std::size_t count) { counted_ += count; }
+    void put_run(const std::uint32_t *, std::size_t count) { counted_ += count; }
+    std::uint64_t written() const { return counted_; }
+
+  private:
+    std::uint64_t counted_;
+};
+
+} // namespace bpeflow
