@@ -37,7 +37,7 @@ class SourceKeywords(TypedDict, total=False):
     name: str
     paths: Paths
     exclude: Paths
-    weight: int
+    weight: float
     max_bytes: Size | None
     seed: int
     format: CorpusFormat | None

@@ -38,15 +38,20 @@ from bpeflow.config.sections import (
     Size,
     ThinRare,
     VocabSize,
+    Weight,
     as_pattern,
     as_special_tokens,
     as_thin_rare,
     as_tuple,
     setting,
+    whole_weights,
 )
 from bpeflow.vocab import END_OF_DOCUMENT
 
 TieBreak = Literal["greatest_bytes", "smallest_ids", "huggingface"]
+
+#: The greatest count.
+_GREATEST = 2**63 - 1
 
 #: The name of the source that `input` describes.
 UNNAMED_SOURCE = "input"
@@ -85,7 +90,13 @@ class SourceSettings(Frozen):
         validation_alias=AliasChoices("paths", "path"),
     )
     exclude: Paths = setting((), "globs of files to leave out, besides those of the corpus", example=["*.bak"])
-    weight: int = setting(1, "number of times each document counts", example=3, ge=1, le=1_000_000)
+    weight: Weight = setting(
+        1,
+        "number of times each document counts, such as 3 or 0.5",
+        "Weights with decimals (at most three) are counted exactly, over their least common denominator: 1 and 0.5 "
+        "count as 2 and 1. min_frequency and thin_rare are still in documents.",
+        example=3,
+    )
     max_bytes: Size | None = setting(
         None, "size of a random sample of documents to take instead of all", unset="no sampling", example="2gb"
     )
@@ -191,6 +202,11 @@ class CorpusSettings(Frozen):
         """The sources of the corpus, that of `input` first."""
         unnamed = (SourceSettings.model_construct(name=UNNAMED_SOURCE, paths=self.input),) if self.input else ()
         return (*unnamed, *self.sources)
+
+    @property
+    def whole_weights(self) -> tuple[list[int], int]:
+        """The weights of `all_sources` over their common denominator, which is the count of a document of weight 1."""
+        return whole_weights(source.weight for source in self.all_sources)
 
 
 class CountSettings(CorpusSettings, TokenSettings):
@@ -371,6 +387,18 @@ class Settings(CountSettings, MergeSettings):
     def sizes(self) -> tuple[int, ...]:
         """The vocabulary sizes that were asked for, in ascending order; none with `skip_merge` alone."""
         return tuple(sorted(set(self.vocab_sizes))) or ((self.vocab_size,) if self.vocab_size is not None else ())
+
+    def for_learning(self) -> MergeSettings:
+        """Return the settings for learning the largest vocabulary, with thresholds in the unit of the counts."""
+        (_, unit), thin_rare = self.whole_weights, self.thin_rare
+        return self.model_copy(
+            update={
+                "vocab_size": self.sizes[-1],
+                "min_frequency": min(self.min_frequency * unit, _GREATEST),
+                "thin_rare": thin_rare
+                and thin_rare.model_copy(update={"below": min(thin_rare.below * unit, _GREATEST)}),
+            }
+        )
 
 
 #: Settings that only counting needs.

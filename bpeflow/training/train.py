@@ -301,8 +301,7 @@ class _Training:
             started = perf_counter()
             unfinished = folder.unfinished
             checkpoint = MergeCheckpoint(unfinished, counts, self._fingerprint) if unfinished is not None else None
-            largest = settings.model_copy(update={"vocab_size": settings.sizes[-1]})
-            learned = learn_with_settings(counts, largest, (), self._observer, checkpoint, self._base)
+            learned = learn_with_settings(counts, settings.for_learning(), (), self._observer, checkpoint, self._base)
             seconds = perf_counter() - started
             for size in settings.sizes:
                 vocab = learned.vocab(special_tokens_first=settings.special_tokens_first, max_tokens=size)
