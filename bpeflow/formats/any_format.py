@@ -12,8 +12,6 @@ from typing import Any
 
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, TokenizerNotFoundError
 from bpeflow.formats import gpt2
-from bpeflow.formats.hub import find_pretrained
-from bpeflow.formats.live import from_object
 from bpeflow.formats.published import find_name
 from bpeflow.formats.tokenizer_spec import NO_OPTIONS, TokenizerSpec, TransformersOptions, add_special_tokens
 from bpeflow.pretokenize.regex import load_pretokenizer, simplest_pattern
@@ -124,7 +122,7 @@ def load(
         spec = found.load(file, chosen, description) if found is _TIKTOKEN else found.load(file)
     else:
         description = None if known is None else find_name(known, Path())
-        spec = from_object(source)
+        spec = _module("live").from_object(source)
     vocab = spec.vocab
     if description is not None:
         vocab = add_special_tokens(vocab, description.special_tokens)
@@ -134,18 +132,6 @@ def load(
     if chosen in (None, spec.pattern):
         return replace(spec, vocab=vocab)
     return replace(spec, vocab=vocab, pattern=chosen, unmatched="isolate")
-
-
-def load_pretrained(
-    name: str | Path,
-    pattern: str | Sequence[str] | None = None,
-    special_tokens: Mapping[str, int | None] | Iterable[str] = (),
-    known: str | None = None,
-    revision: str | None = None,
-) -> TokenizerSpec:
-    """Read a tokenizer by its path or its name (`find_pretrained`), with the other arguments and errors of `load`."""
-    found, published = find_pretrained(name, revision)
-    return load(found, pattern, special_tokens, known or published)
 
 
 def save(

@@ -330,9 +330,9 @@ class Tokenizer:
             TokenizerNotFoundError: there is no such tokenizer, or it cannot be downloaded. The message has the remedy.
             Exception: as `load` does.
         """
-        from bpeflow.formats import any_format
+        from bpeflow.formats import hub
 
-        spec = any_format.load_pretrained(name, pattern, special_tokens or (), known, revision)
+        spec = hub.load_pretrained(name, pattern, special_tokens or (), known, revision)
         return cls.from_spec(spec, encoder=encoder, cache_bytes=cache_bytes)
 
     @takes_settings
