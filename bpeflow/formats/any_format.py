@@ -12,7 +12,6 @@ from typing import Any
 
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, TokenizerNotFoundError
 from bpeflow.formats import gpt2
-from bpeflow.formats.published import find_name
 from bpeflow.formats.tokenizer_spec import NO_OPTIONS, TokenizerSpec, TransformersOptions, add_special_tokens
 from bpeflow.pretokenize.regex import load_pretokenizer, simplest_pattern
 
@@ -118,10 +117,10 @@ def load(
         load_pretokenizer(chosen)  # raises if it is invalid
     if isinstance(source, (str, Path)):
         found, file = find_format(Path(source))
-        description = None if known is None else find_name(known, file.parent)
+        description = None if known is None else _module("published").find_name(known, file.parent)
         spec = found.load(file, chosen, description) if found is _TIKTOKEN else found.load(file)
     else:
-        description = None if known is None else find_name(known, Path())
+        description = None if known is None else _module("published").find_name(known, Path())
         spec = _module("live").from_object(source)
     vocab = spec.vocab
     if description is not None:

@@ -219,7 +219,7 @@ def _check_size(vocab_size: int, base: Vocab, with_special_tokens: Vocab) -> Non
 
 def _encode_words(counts: PretokenCounts, base: TokenizerSpec, task: MergeTask) -> EncodedWords:
     """Encode pre-tokens with the tokenizer to extend, to the numbers of its tokens in the task."""
-    from bpeflow.tokenizer.pretokens import encoded_batches  # with the encoders, which only an extension needs
+    from bpeflow.tokenizer.encoder import encoded_batches  # with the encoders, which only an extension needs
     from bpeflow.tokenizer.tokenizer import new_encoder
 
     vocab = base.vocab
