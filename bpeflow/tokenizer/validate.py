@@ -26,10 +26,9 @@ from bpeflow.errors import (
     SpecialTokenError,
     UnknownTokenError,
 )
-from bpeflow.formats.untrusted import MOST_GAPS
 from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.tokenizer.encoder import unknown_token_error
-from bpeflow.vocab import Merge, Vocab
+from bpeflow.vocab import MOST_GAPS, Merge, Vocab
 
 #: Ids to decode.
 Ids = Sequence[int] | NDArray[Any]
