@@ -41,7 +41,7 @@ from bpeflow.errors import (
 )
 
 #: The number that `bpeflow_abi` of a library must return: BPEFLOW_ABI in the header.
-ABI = 16
+ABI = 17
 
 #: Environment variable with a folder to search before the package's own. Sanitizer builds are tested this way.
 LIBRARY_PATH_VARIABLE = "BPEFLOW_LIBRARY_PATH"
@@ -144,10 +144,12 @@ class MergeTask(Structure):
         ("byte_ids", c_void_p),
         ("min_frequency", c_int64),
         ("max_token_length", c_uint64),
+        ("max_words", c_uint64),
         ("order", c_uint32),
         ("reuse_tokens", c_uint32),
         ("scan", c_uint32),
         ("threads", c_uint32),
+        ("colon_rule", c_uint32),
         ("max_strip_positions", c_uint64),
         ("initial_merges", c_void_p),
         ("initial_merge_count", c_uint64),

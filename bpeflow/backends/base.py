@@ -68,7 +68,8 @@ class MergeTask:
     The pair with the highest count is merged first. If several have this count, `order` decides:
     ``"greatest_bytes"`` takes the pair with the greater ``(left bytes, right bytes)``, compared as a tuple of byte
     strings, and ``"smallest_ids"`` the pair with the smaller ``(left id, right id)``. A pair that is longer than
-    `max_token_length` bytes or occurs fewer than `min_frequency` times is never merged.
+    `max_token_length` bytes, makes a token that `max_words` or `colon_rule` forbids, or occurs fewer than
+    `min_frequency` times is never merged.
 
     Attributes:
         counts: the pre-tokens and their counts, in canonical order. `EncodedWords` begin as the tokens that a tokenizer
@@ -83,6 +84,8 @@ class MergeTask:
             tokenizers, instead of a new one. Such a merge does not count towards `max_tokens`.
         min_frequency: the count of the best pair below which learning ends; at least 1.
         max_token_length: in bytes; None for no limit.
+        max_words: the most words of a token, which ASCII white space separates; None for no limit.
+        colon_rule: whether no token may contain a colon and then a space.
         max_search: how to find the best pair: with a ``"heap"``, or with a ``"scan"`` of all pairs for each merge, as
             a baseline for comparisons.
         threads: the number of threads for multithreaded backends; None for one per core.
@@ -99,6 +102,8 @@ class MergeTask:
     reuse_tokens: bool = False
     min_frequency: int = 1
     max_token_length: int | None = None
+    max_words: int | None = None
+    colon_rule: bool = False
     max_search: MaxSearch = "heap"
     threads: int | None = None
     initial_merges: tuple[tuple[int, int], ...] = ()
@@ -107,20 +112,38 @@ class MergeTask:
 def lowest_count(task: MergeTask) -> int:
     """Return a lower bound on the counts of the pairs that are chosen, so that backends need not keep rarer pairs.
 
-    Let n be `max_tokens` - 256, and consider the n most frequent pre-tokens that can become a token (those of 2 to
-    `max_token_length` bytes). The bound is the lowest of their counts, or `min_frequency` if that is higher or there
-    are fewer than n such pre-tokens.
+    Let n be `max_tokens` - 256, and consider the n most frequent pre-tokens that can become a token (of 2 or more
+    bytes, and allowed by `max_token_length`, `max_words` and `colon_rule`). The bound is the lowest of their counts, or
+    `min_frequency` if that is higher or there are fewer than n such pre-tokens.
 
-    Proof: As long as one of the n pre-tokens consists of several tokens, it contains a pair that is short enough and at
-    least as frequent as the pre-token. The best pair is at least as frequent as that pair. Once each of the n
-    pre-tokens is a single token, there are n tokens besides the 256 bytes. So there are `max_tokens` tokens, and
-    learning ends.
+    Proof: As long as one of the n pre-tokens consists of several tokens, it contains a pair at least as frequent as
+    the pre-token. That pair is allowed, as each limit that allows a string allows all its parts. The best pair is at
+    least as frequent as that pair. Once each of the n pre-tokens is a single token, there are n tokens besides the 256
+    bytes. So there are `max_tokens` tokens, and learning ends.
     """
-    lengths = _word_lengths(task)
     max_length = task.max_token_length or np.iinfo(np.int64).max
-    counts = task.counts.counts[(lengths >= 2) & (lengths <= max_length)]
+    counts = task.counts.counts[_may_be_token(task, max_length)]
     n = max(task.max_tokens - 256, 1)
     return max(int(counts[n - 1]), task.min_frequency) if len(counts) >= n else task.min_frequency
+
+
+def allowed_text(text: bytes, task: MergeTask) -> bool:
+    """Return whether `max_words` and `colon_rule` allow a token."""
+    if task.colon_rule and b": " in text:
+        return False
+    return task.max_words is None or len(text.split()) <= task.max_words
+
+
+def _may_be_token(task: MergeTask, max_length: int) -> npt.NDArray[np.bool_]:
+    lengths = _word_lengths(task)
+    possible = (lengths >= 2) & (lengths <= max_length)
+    if task.max_words is None and not task.colon_rule:
+        return possible
+    texts = (
+        word if isinstance(word, bytes) else b"".join(map(task.tokens.__getitem__, word))
+        for word, _ in task.counts.items()
+    )
+    return possible & np.fromiter((allowed_text(text, task) for text in texts), np.bool_, len(task.counts))
 
 
 def _word_lengths(task: MergeTask) -> npt.NDArray[np.int64]:

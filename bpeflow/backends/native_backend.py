@@ -165,10 +165,12 @@ def _native_task(
         max_tokens=task.max_tokens,
         min_frequency=task.min_frequency,
         max_token_length=task.max_token_length or 0,
+        max_words=task.max_words or 0,
         order=_ORDERS[task.order],
         reuse_tokens=task.reuse_tokens,
         scan=task.max_search == "scan",
         threads=threads,
+        colon_rule=task.colon_rule,
         max_strip_positions=max_strip_positions,
         initial_merge_count=len(task.initial_merges),
     )

@@ -61,7 +61,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bpeflow.backends.base import MERGE_DTYPE, EncodedWords, MergeStatistics, MergeTask, lowest_count
+from bpeflow.backends.base import MERGE_DTYPE, EncodedWords, MergeStatistics, MergeTask, allowed_text, lowest_count
 from bpeflow.errors import CountOverflowError
 
 Pair = tuple[int, int]
@@ -205,8 +205,11 @@ class PythonSession:
 
     def _may_merge(self, pair: Pair) -> bool:
         limit = self._task.max_token_length
-        short_enough = limit is None or self._lengths[pair[0]] + self._lengths[pair[1]] <= limit
-        return short_enough and self._counts[pair] >= self._lowest_count
+        if self._counts[pair] < self._lowest_count:
+            return False
+        if limit is not None and self._lengths[pair[0]] + self._lengths[pair[1]] > limit:
+            return False
+        return allowed_text(self._tokens[pair[0]] + self._tokens[pair[1]], self._task)
 
     def _sort_key(self, token_id: int) -> int | str:
         """Return a key that sorts tokens ascending in the order in which they win ties.

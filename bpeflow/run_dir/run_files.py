@@ -146,7 +146,7 @@ def start_report(settings: Settings) -> RunReport:
     return RunReport(
         bpeflow=__version__,
         command=tuple(sys.argv),
-        settings=settings.model_dump(mode="json"),
+        settings=settings.to_json(),
         versions=Versions(
             python=".".join(map(str, sys.version_info[:3])),
             numpy=np.__version__,
@@ -207,7 +207,7 @@ class RecordedRun:
 
 def record_run(unfinished: Path, settings: Settings, counts: str | None = None) -> None:
     """Record the settings of a run, durably. Raises `OSError`."""
-    values = settings.model_dump(mode="json") | {"resume": False, "restart": False}
+    values = settings.to_json() | {"resume": False, "restart": False}
     write_json(unfinished / SETTINGS_FILE, vars(RecordedRun(values, str(Path.cwd()), counts)))
 
 
@@ -231,7 +231,7 @@ def learning_fingerprint(settings: Settings, base: TokenizerSpec | None) -> dict
     Of the tokenizer to extend, the content matters and not its place.
     """
     init_from = base and f"a tokenizer with {len(base.vocab):,} entries, SHA-256 {tokenizer_hash(base)}"
-    decided = settings.model_dump(mode="json", include=set(_DECIDING))
+    decided = settings.to_json(set(_DECIDING))
     return {"sizes": list(settings.sizes), **decided, "init_from": init_from}
 
 

@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Incremented with every change below. Python refuses a library with another number. */
-#define BPEFLOW_ABI 16
+#define BPEFLOW_ABI 17
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
@@ -270,10 +270,12 @@ typedef struct {
     const uint32_t *byte_ids;  /* [256], each below `tokens`; the token of each single byte */
     int64_t min_frequency;     /* at least 1 */
     uint64_t max_token_length; /* in bytes; 0 for no limit */
+    uint64_t max_words;        /* in a token; 0 for no limit */
     uint32_t order;            /* enum bpeflow_order */
     uint32_t reuse_tokens;     /* boolean */
     uint32_t scan;             /* boolean: search all pairs for each merge instead of using a heap */
     uint32_t threads;          /* 0 for one per core; ignored by the C backend */
+    uint32_t colon_rule;       /* boolean: no token may contain a colon and then a space */
     /* Upper bound on the positions in a strip (learn/corpus.h), which does not affect the result. 0 for the maximum;
      * tests lower it. */
     uint64_t max_strip_positions;

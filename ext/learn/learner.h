@@ -38,6 +38,7 @@
 struct limits {
     int64_t min_frequency;
     uint64_t max_token_length;
+    struct text_rules text;
 };
 
 struct learner {
@@ -62,9 +63,14 @@ static inline double seconds(void) {
 
 /* ---- pairs ----------------------------------------------------------------------------------------------------- */
 
-static inline bool short_enough(const struct learner *l, uint64_t key) {
-    uint64_t length = token_length(&l->tokens, key_left(key)) + token_length(&l->tokens, key_right(key));
-    return length <= l->limits.max_token_length;
+/* Return whether the limits of tokens, not counting their frequency, allow the token of a pair. */
+static inline bool pair_allowed(const struct learner *l, uint64_t key) {
+    uint64_t left = token_length(&l->tokens, key_left(key)), right = token_length(&l->tokens, key_right(key));
+    if (left + right > l->limits.max_token_length) return false;
+    if (!text_rules_any(&l->limits.text)) return true;
+    struct text_state state = {0, 0};
+    return text_read(&state, &l->limits.text, token_bytes(&l->tokens, key_left(key)), left) &&
+           text_read(&state, &l->limits.text, token_bytes(&l->tokens, key_right(key)), right);
 }
 
 /* Add a new pair, with a list for the neighbour's occurrences. */
@@ -73,7 +79,7 @@ static inline bool add_pair(struct learner *l, uint64_t key, struct neighbour *n
     if (neighbour->weight == 0) return true; /* all its occurrences have been merged meanwhile */
     l->statistics.pairs++;
     if (neighbour->weight < l->limits.min_frequency) return true; /* its count can only fall */
-    if (!short_enough(l, key)) return true;
+    if (!pair_allowed(l, key)) return true;
 
     uint64_t length = neighbour->entries + l->corpus.strip_count - 1;
     if (!lists_new(&l->lists, length, &neighbour->cursor)) return false;
@@ -224,7 +230,7 @@ static inline int take_initial(struct learner *l, bpeflow_merge_record *merge) {
     return BPEFLOW_OK;
 }
 
-/* Switch from initial merges to learning: remove pairs that are too long to be learned from the table. Pairs that
+/* Switch from initial merges to learning: remove pairs that the limits of tokens forbid from the table. Pairs that
  * are too rare are never chosen. */
 static inline void begin_to_learn(struct learner *l) {
     free(l->initial_merges);
@@ -232,7 +238,7 @@ static inline void begin_to_learn(struct learner *l) {
     l->limits = l->learning_limits;
     for (uint64_t i = 0; i < pairs_size(&l->pairs); i++) {
         struct pair *pair = &l->pairs.slots[i];
-        if (pair->key != 0 && !short_enough(l, pair->key)) pair->count = 0;
+        if (pair->key != 0 && !pair_allowed(l, pair->key)) pair->count = 0;
     }
 }
 
@@ -272,6 +278,8 @@ static inline bool copy_initial_merges(struct learner *l, const bpeflow_merge_ta
     l->initial_count = task->initial_merge_count;
     l->limits.min_frequency = 1;
     l->limits.max_token_length = UINT64_MAX;
+    l->limits.text.max_words = UINT64_MAX;
+    l->limits.text.colon_rule = false;
     return true;
 }
 
@@ -281,6 +289,7 @@ static inline bool learner_init(struct learner *l, const bpeflow_merge_task *tas
     l->scan = task->scan != 0;
     l->learning_limits.min_frequency = task_lowest_count(task);
     l->learning_limits.max_token_length = task->max_token_length ? task->max_token_length : UINT64_MAX;
+    l->learning_limits.text = task_text_rules(task);
     l->limits = l->learning_limits;
     l->heap.tokens = &l->tokens;
     l->heap.order = task->order;
@@ -378,7 +387,7 @@ static inline bool allocate_id_lists(struct learner *l) {
     for (uint64_t i = 0; i < pairs_size(&l->pairs); i++) {
         struct pair *pair = &l->pairs.slots[i];
         if (pair->key == 0) continue;
-        if (pair->count < l->limits.min_frequency || !short_enough(l, pair->key)) pair->count = 0;
+        if (pair->count < l->limits.min_frequency || !pair_allowed(l, pair->key)) pair->count = 0;
         if (pair->count == 0) continue;
         pair->length += l->corpus.strip_count - 1;
         pair->list = entries;

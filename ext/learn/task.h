@@ -4,6 +4,8 @@
 
 #include "bpeflow.h"
 
+#include <stdbool.h>
+
 /* Upper bound on the positions of a strip; see corpus.h. */
 #define MAX_SHARD_POSITIONS (UINT32_MAX - 1)
 
@@ -53,6 +55,55 @@ static inline uint64_t task_word_length(const bpeflow_merge_task *task, uint64_t
     return length;
 }
 
+/* Which texts may become a token: learning reads them byte by byte, as they consist of several tokens. */
+struct text_rules {
+    uint64_t max_words; /* separated by ASCII white space; UINT64_MAX for no limit */
+    bool colon_rule;    /* no colon and then a space */
+};
+
+static inline bool text_rules_any(const struct text_rules *rules) {
+    return rules->max_words != UINT64_MAX || rules->colon_rule;
+}
+
+/* A text read so far. Initially all zero. */
+struct text_state {
+    uint64_t words;
+    uint8_t last; /* 0 before the first byte */
+};
+
+static inline bool is_white_space(uint8_t byte) {
+    return byte == ' ' || (byte >= '\t' && byte <= '\r');
+}
+
+/* Read more of a text; false if the rules forbid it. */
+static inline bool text_read(struct text_state *state, const struct text_rules *rules, const uint8_t *bytes,
+                             uint64_t length) {
+    for (uint64_t i = 0; i < length; i++) {
+        bool begins = !is_white_space(bytes[i]) && (state->words == 0 || is_white_space(state->last));
+        if (begins && ++state->words > rules->max_words) return false;
+        if (rules->colon_rule && state->last == ':' && bytes[i] == ' ') return false;
+        state->last = bytes[i];
+    }
+    return true;
+}
+
+static inline struct text_rules task_text_rules(const bpeflow_merge_task *task) {
+    struct text_rules rules = {task->max_words ? task->max_words : UINT64_MAX, task->colon_rule != 0};
+    return rules;
+}
+
+/* Return whether the rules allow the text of a pre-token. */
+static inline bool task_word_allowed(const bpeflow_merge_task *task, const struct text_rules *rules, uint64_t word) {
+    struct text_state state = {0, 0};
+    const int64_t *ends = task->offsets + word;
+    if (!task->ids) return text_read(&state, rules, task->data + ends[0], (uint64_t)(ends[1] - ends[0]));
+    for (int64_t unit = ends[0]; unit < ends[1]; unit++) {
+        const int64_t *token = task->token_offsets + task->ids[unit];
+        if (!text_read(&state, rules, task->token_data + token[0], (uint64_t)(token[1] - token[0]))) return false;
+    }
+    return true;
+}
+
 /* Return whether pre-token `word` is the first one with its count. */
 static inline int task_count_changes(const bpeflow_merge_task *task, uint64_t word) {
     return word == 0 || task->counts[word] != task->counts[word - 1];
@@ -65,9 +116,12 @@ static inline int task_count_changes(const bpeflow_merge_task *task, uint64_t wo
 static inline int64_t task_lowest_count(const bpeflow_merge_task *task) {
     uint64_t longest = task->max_token_length ? task->max_token_length : UINT64_MAX;
     uint64_t needed = task->max_tokens > 256 ? task->max_tokens - 256 : 1;
+    struct text_rules rules = task_text_rules(task);
     for (uint64_t word = 0; word < task->words; word++) {
         uint64_t length = task_word_length(task, word);
-        needed -= length >= 2 && length <= longest;
+        bool possible = length >= 2 && length <= longest;
+        if (possible && text_rules_any(&rules)) possible = task_word_allowed(task, &rules, word);
+        needed -= possible;
         if (needed == 0) return task->counts[word] > task->min_frequency ? task->counts[word] : task->min_frequency;
     }
     return task->min_frequency;

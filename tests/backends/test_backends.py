@@ -136,6 +136,23 @@ def test_the_lowest_count_is_the_count_of_a_pre_token_that_can_become_a_token() 
     assert [lowest_count(make_task(words, merges)) for merges in range(6)] == [50, 50, 40, 30, 20, 1]
     assert lowest_count(make_task(words, 2, max_token_length=3)) == 30
     assert lowest_count(make_task(words, 4, min_frequency=25)) == 25
+    words = {b"a b": 50, b"a: ": 40, b"ab": 30, b"cd": 20}
+    assert lowest_count(make_task(words, 1, max_words=1)) == 40
+    assert lowest_count(make_task(words, 1, max_words=1, colon_rule=True)) == 30
+
+
+def test_limits_of_words_and_colons(backend: MergeBackend) -> None:
+    def made(**limit: object) -> list[bytes]:
+        task = make_task({b"a b: c d": 5}, 20, **limit)
+        tokens = [*task.tokens]
+        for left, right, *_ in learn(backend, task):
+            tokens.append(tokens[left] + tokens[right])
+        return tokens
+
+    assert b"a b: c d" in made()
+    assert [max(len(token.split()) for token in made(max_words=words)) for words in (1, 2, 3)] == [1, 2, 3]
+    assert any(b": " in token for token in made(max_words=1))
+    assert not any(b": " in token for token in made(colon_rule=True))
 
 
 def test_overlapping_occurrences_all_count_and_merge_from_left_to_right(backend: MergeBackend) -> None:

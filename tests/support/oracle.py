@@ -41,14 +41,19 @@ def _units(task: MergeTask, word: bytes | list[int]) -> list[int]:
 
 
 def _best(pairs: Counter[tuple[int, int]], tokens: list[bytes], task: MergeTask) -> tuple[int, int] | None:
-    limit = task.max_token_length or 10**9
-    allowed = [p for p in pairs if pairs[p] >= task.min_frequency and len(tokens[p[0]] + tokens[p[1]]) <= limit]
+    allowed = [p for p in pairs if pairs[p] >= task.min_frequency and _allowed(tokens[p[0]] + tokens[p[1]], task)]
     if not allowed:
         return None
     if task.order == "greatest_bytes":
         ties = max((pairs[p], tokens[p[0]], tokens[p[1]]) for p in allowed)
         return min(p for p in allowed if (pairs[p], tokens[p[0]], tokens[p[1]]) == ties)
     return min(allowed, key=lambda p: (-pairs[p], p))
+
+
+def _allowed(token: bytes, task: MergeTask) -> bool:
+    if len(token) > (task.max_token_length or len(token)) or (task.colon_rule and b": " in token):
+        return False
+    return task.max_words is None or len(token.split()) <= task.max_words
 
 
 def _replace(word: list[int], pair: tuple[int, int], token: int) -> list[int]:

@@ -59,7 +59,7 @@ def assert_equal_to_the_naive_recount(backends: Iterable[MergeBackend], task: Me
 
 
 # Small alphabets, periodic words and equal counts make overlapping occurrences and ties likely.
-letters = st.sampled_from([b"a", b"ab", b"abc", b"\x00\xff", bytes(range(97, 123))])
+letters = st.sampled_from([b"a", b"ab", b"a ", b"a: \n", b"abc", b"\x00\xff", bytes(range(97, 123))])
 periodic = st.builds(lambda unit, times: unit * times, st.binary(min_size=1, max_size=3), st.integers(1, 12))
 
 
@@ -77,6 +77,8 @@ options = st.fixed_dictionaries(
         "order": st.sampled_from(["greatest_bytes", "smallest_ids"]),
         "min_frequency": st.sampled_from([1, 1, 2, 5]),
         "max_token_length": st.sampled_from([None, None, 1, 2, 3, 5]),
+        "max_words": st.sampled_from([None, None, 1, 2]),
+        "colon_rule": st.sampled_from([False, False, True]),
         "max_search": st.sampled_from(["heap", "scan"]),
         "threads": st.sampled_from([1, 2, 3, 4, 7]),
     }

@@ -68,6 +68,8 @@ def _learn(choices: Choices) -> None:
         max_tokens=choices.below(300),
         min_frequency=choices.below(4),
         max_token_length=choices.below(5),
+        max_words=choices.below(3),
+        colon_rule=choices.below(2),
         order=choices.below(3),
         reuse_tokens=choices.below(3),
         scan=choices.below(2),

@@ -17,7 +17,7 @@ from fuzzing.choices import Choices
 from fuzzing.difference import REFUSED, must_equal, outcome
 
 _BYTES = tuple(bytes([byte]) for byte in range(256))
-_ALPHABETS = (b"a", b"ab", b"abc", b"\x00\xff", bytes(range(97, 123)))
+_ALPHABETS = (b"a", b"ab", b"a ", b"a: ", b"abc", b"\x00\xff", bytes(range(97, 123)))
 #: Tokens that merges of few letters can also make, and one that no merge can make.
 _SPECIALS = (b"", b"ab", b"aa", b"aab", b"abab", b"ba", b"aaaa")
 #: Upper bounds of the text and the merges. The time of the recount is proportional to both.
@@ -65,6 +65,8 @@ def _make_task(choices: Choices, unknown_token: bool) -> MergeTask:
         reuse_tokens=reuse_tokens,
         min_frequency=choices.one_of((1, 1, 2, 5)),
         max_token_length=choices.one_of((None, None, 1, 2, 3, 5)),
+        max_words=choices.one_of((None, None, 1, 2)),
+        colon_rule=choices.flag(),
         max_search=choices.one_of(("heap", "scan")),
         threads=choices.below(4) + 1,
         initial_merges=tuple(initial),
