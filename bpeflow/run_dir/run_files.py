@@ -235,9 +235,7 @@ def learning_fingerprint(settings: Settings, base: TokenizerSpec | None) -> dict
     """
     init_from = base and f"a tokenizer with {len(base.vocab):,} entries, SHA-256 {tokenizer_hash(base)}"
     decided = settings.to_json(set(_DECIDING))
-    _, unit = settings.whole_weights
-    weighted = {"common denominator of weights": unit} if unit != 1 else {}
-    return {"sizes": list(settings.sizes), **decided, "init_from": init_from, **weighted}
+    return {"sizes": list(settings.sizes), **decided, "init_from": init_from}
 
 
 class MergeCheckpoint:
