@@ -418,7 +418,8 @@ class Settings(CountSettings, MergeSettings):
     @property
     def transition(self) -> int:
         """The number of entries at which superwords begin: `transition_size`, or three quarters of the largest size."""
-        return self.sizes[-1] * 3 // 4 if self.transition_size is None else self.transition_size
+        default = max(self.sizes[-1] * 3 // 4, 256 + len(self.special_tokens))
+        return default if self.transition_size is None else self.transition_size
 
     @property
     def sizes(self) -> tuple[int, ...]:
