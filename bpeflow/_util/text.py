@@ -51,11 +51,18 @@ def short_repr(value: object) -> str:
     return _SHORT.repr(value).encode("utf-8", "backslashreplace").decode()
 
 
+#: Settings that replace or discard files. No message suggests them for a misspelled name.
+_NEVER_SUGGESTED = ("overwrite", "restart")
+
+
 def close_matches(word: str, known: Iterable[str], n: int = 1) -> list[str]:
-    """Return up to `n` of the known words that `word` may be a misspelling of, the most likely first."""
+    """Return up to `n` of the known words that `word` may be a misspelling of, the most likely first.
+
+    Flags and settings that replace or discard files are left out.
+    """
     from difflib import get_close_matches  # only needed after a mistake
 
-    return get_close_matches(word, list(known), n)
+    return get_close_matches(word, [other for other in known if other.strip("-") not in _NEVER_SUGGESTED], n)
 
 
 def format_count(count: int, noun: str) -> str:

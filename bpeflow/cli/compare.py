@@ -80,7 +80,9 @@ def compare_parser() -> Parser:
         "--threads", metavar="NUMBERS", type=numbers, default=[], help="for omp, e.g. 1,2,4 (default: one per core)"
     )
     parser.add_argument("--rounds", metavar="N", type=number, default=1, help="repetitions; medians are shown")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="also write all figures to this file")
+    parser.add_argument(
+        "--json", metavar="FILE", type=Path, help="also write all figures to this file; - prints them instead"
+    )
     add_run_flags(parser, NOT_LEARNING | {"backend", "threads", "out_dir", "resume", "restart", "overwrite"})
     return parser
 
@@ -107,6 +109,8 @@ def run_compare(options: Namespace) -> None:
             "contenders": [contender.to_dict() for contender in entrants],
         }
         print_json(figures, options.json)
+    if options.json == Path("-"):
+        return
     print_comparison(output_console(), counts, learned, entrants)
 
 

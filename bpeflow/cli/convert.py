@@ -20,9 +20,9 @@ lack). SRC is a run folder, or a file or folder in any of these formats. DST is 
 write.
 
   bpeflow convert runs/owt my_model --to huggingface --eos '<|endoftext|>'
-  bpeflow convert runs/owt tokenizer.json --to huggingface
+  bpeflow convert runs/owt tokenizer.json
   bpeflow convert cl100k_base.tiktoken mine --to gpt2
-  bpeflow convert ranks.tiktoken tokenizer.json --to huggingface --pattern llama3 --special_tokens '<|end|>'
+  bpeflow convert ranks.tiktoken tokenizer.json --pattern llama3 --special_tokens '<|end|>'
 """
 
 
@@ -31,7 +31,10 @@ def convert_parser() -> Parser:
     parser = Parser("convert", _CONVERT, "SRC DST [flags]")
     parser.add_argument("source", metavar="SRC", type=Path, help="tokenizer to read, or its published name")
     parser.add_argument("target", metavar="DST", type=Path, help="folder or file to write")
-    parser.add_argument("--to", metavar="NAME", required=True, help="gpt2, huggingface or tiktoken")
+    parser.add_argument(
+        "--to", metavar="NAME",
+        help="gpt2, huggingface (or hf) or tiktoken (default: by DST's ending, and gpt2 for a folder)",
+    )  # fmt: skip
     add_description_flags(parser)
     parser.add_argument("--overwrite", action="store_true", help="replace a tokenizer in DST")
     title = "folder for transformers (--to huggingface)"

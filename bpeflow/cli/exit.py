@@ -60,8 +60,9 @@ class SignalInterrupt(KeyboardInterrupt):
 #: The status passed to `leave`.
 _leaving: list[int] = []
 
-#: Interruptions since `end_on_signals`.
-_interruptions: list[SignalInterrupt] = []
+#: The signals that have interrupted since `end_on_signals`. Not the exceptions, which would keep the frames that they
+#: left, and what these would clean up at their end.
+_interruptions: list[int] = []
 
 
 def end_on_signals() -> None:
@@ -77,8 +78,8 @@ def end_on_signals() -> None:
         nonlocal since
         if time.monotonic() - since > _SAME_INTERRUPT:
             since = time.monotonic()
-            _interruptions.append(SignalInterrupt(number))
-            raise _interruptions[-1]
+            _interruptions.append(number)
+            raise SignalInterrupt(number)
 
     if threading.current_thread() is threading.main_thread():
         for number in ENDING_SIGNALS:
@@ -125,7 +126,7 @@ def _flush_or_drop(stream: IO[str]) -> None:
 def exit_status(error: BaseException) -> int:
     """Print why a command failed, and return its exit status."""
     if _interruptions:  # importing native code, for one, turns it into another error
-        error = _interruptions[-1]
+        error = SignalInterrupt(_interruptions[-1])
     if isinstance(error, KeyboardInterrupt):
         number = error.number if isinstance(error, SignalInterrupt) else signal.SIGINT
         ignore_signals()

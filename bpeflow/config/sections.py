@@ -229,7 +229,13 @@ _run = partial(setting, group="run")
 class Frozen(BaseModel):
     """A model whose values do not change, and that knows all its keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def to_json(self, fields: set[str] | None = None) -> dict[str, Any]:
+        """Return the values, or those of some fields, as JSON has them."""
+        # Not with mode="json", which turns Ctrl-C into an error of its own.
+        values: dict[str, Any] = json.loads(json.dumps(self.model_dump(include=fields), default=os.fspath))
+        return values
 
 
 class Section(Frozen):

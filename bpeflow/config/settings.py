@@ -127,6 +127,7 @@ class CorpusSettings(Frozen):
         "zstandard are recognised by content.",
         example=["corpus/*.txt"],
         metavar="PATH",
+        flags=("-i",),
     )
     sources: Annotated[tuple[SourceSettings, ...], BeforeValidator(as_tuple)] = _corpus(
         (),
@@ -361,7 +362,9 @@ class Settings(CountSettings, MergeSettings):
     special_tokens_first: bool = _learning(
         False, "number special tokens before the bytes, as HuggingFace does; not with init_from", example=True
     )
-    out_dir: Folder | None = _run(None, "run folder, where everything is written", unset="none", example="runs/owt")
+    out_dir: Folder | None = _run(
+        None, "run folder, where everything is written", unset="none", example="runs/owt", flags=("-o",)
+    )
     skip_merge: bool = _run(False, "stop after counting", example=True)
     resume: bool = _run(
         False, "resume an interrupted run in out_dir; without input, with its own settings", example=True

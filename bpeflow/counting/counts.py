@@ -253,7 +253,12 @@ class PretokenCounts(Mapping[bytes, int]):
                 arrays |= {"pattern": np.array(self.pattern), "unmatched": np.array(self.unmatched)}
             if self.normalizer:
                 arrays |= {"normalizer": np.array(self.normalizer)}
-            np.savez(file, **cast(Any, arrays))
+            try:
+                np.savez(file, **cast(Any, arrays))
+            except ValueError as error:
+                if isinstance(error.__context__, KeyboardInterrupt):  # after which zipfile complains
+                    raise error.__context__ from None
+                raise
 
     @classmethod
     def load(cls, path: str | Path) -> PretokenCounts:

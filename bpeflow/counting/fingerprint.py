@@ -80,7 +80,7 @@ class Fingerprint:
             entries: the corpus.
         """
         fields = frozenset(CountSettings.model_fields) - _EXCLUDED
-        values = settings.model_dump(mode="json", include=set(fields))
+        values = settings.to_json(set(fields))
         pattern = regex if isinstance(regex, str) else list(regex)  # as JSON has it
         values |= {"separator": settings.document_separator, "pattern": pattern, "unicode": unicode}
         if regex in NAMED_REGEXES:

@@ -160,6 +160,11 @@ class NativeTable:
         """The native handle."""
         return self._handle
 
+    def free(self) -> None:
+        """Free the table, which can no longer be used."""
+        for handle in filter(None, (self._handle, self._pattern)):
+            handle.free()
+
     def __len__(self) -> int:
         return self._size()[0]
 
@@ -283,6 +288,11 @@ class SharedTables:
             parts[number].write(begin, *(column.ctypes.data for column in columns))
 
         list(map_in_threads(write, numbers, self._threads))
+        # Here and not in finalizers: this takes a while, and Ctrl-C in a finalizer is lost.
+        for handle in (*(part.handle for part in parts), *sums):
+            handle.free()
+        for table in self._tables:
+            table.free()
         self._tables.clear()
         return PretokenCounts(data, offsets, counts)
 
@@ -294,11 +304,11 @@ class _SortedPart:
         tokens, size = c_uint64(), c_uint64()
         self._library = load_library("count")
         arguments, results = (_array(sums), len(sums), number, len(sums)), (byref(tokens), byref(size))
-        self._handle = Handle(self._library, "sorted", *arguments, results=results)
+        self.handle = Handle(self._library, "sorted", *arguments, results=results)
         self.tokens, self.bytes = tokens.value, size.value
 
     def write(self, begin: int, data: int, ends: int, counts: int) -> None:
-        self._library.bpeflow_sorted_write(self._handle, begin, data, ends, counts)
+        self._library.bpeflow_sorted_write(self.handle, begin, data, ends, counts)
 
 
 def _array(handles: Sequence[Handle]) -> Array[c_void_p]:

@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from weakref import ref
 
 from .pipeline import MAIN, Pipeline, Snapshot
 from .shared import Activity, Meter, QueueDepth, start_threads
@@ -122,9 +124,11 @@ class Monitor:
     patience: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        self._sampling = threading.Lock()  # a plain lock, which Ctrl-C cannot leave half-way
-        self._sampling.acquire()
-        self._thread = threading.Thread(target=self._run, name="flow monitor", daemon=True)
+        # Anything put in it ends the thread. The end of this object puts something, too, as Ctrl-C may come just before
+        # `__exit__`.
+        self._ended: SimpleQueue[object] = SimpleQueue()
+        arguments = (ref(self, self._ended.put), self._ended, self.interval)
+        self._thread = threading.Thread(target=_sample_until, args=arguments, name="flow monitor", daemon=True)
         self._last = self.pipeline.snapshot()
         self._start = self._last.time
         self._cpu_seconds: dict[int, float] = {}  # by process id
@@ -132,24 +136,16 @@ class Monitor:
 
     def __enter__(self) -> Monitor:
         """Start sampling."""
-        try:
-            start_threads([self._thread])
-        except BaseException:  # Ctrl-C among them, although the thread may run
-            self._sampling.release()
-            raise
+        start_threads([self._thread])
         return self
 
     def __exit__(self, *exception: object) -> None:
         """Take the last sample and stop."""
-        self._sampling.release()
+        self._ended.put(None)
         self._thread.join()
 
-    def _run(self) -> None:
-        while not self._sampling.acquire(timeout=self.interval):
-            self._deliver()
-        self._deliver()
-
-    def _deliver(self) -> None:
+    def deliver(self) -> None:
+        """Take a sample, and pass it on."""
         try:
             self.on_sample(self._sample())
         except Exception as error:
@@ -202,6 +198,21 @@ def _stage_rate(stage: str, last: Snapshot, now: Snapshot, seconds: float) -> St
         workers_busy=(now.seconds(stage)[Activity.WORKING] - last.seconds(stage)[Activity.WORKING]) / seconds,
         gauge=max(meter.gauge for meter in now.meters[stage]),
     )
+
+
+def _sample_until(monitor: ref[Monitor], ended: SimpleQueue[object], interval: float) -> None:
+    """Let a monitor sample, as long as it exists, until the queue has an item."""
+    while True:
+        try:
+            is_last = ended.get(timeout=interval) is None
+        except Empty:
+            is_last = False
+        if (sampling := monitor()) is None:
+            return
+        sampling.deliver()
+        if is_last:
+            return
+        del sampling
 
 
 def stall_watch(pipeline: Pipeline, patience: float = 60.0) -> Monitor:

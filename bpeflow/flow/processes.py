@@ -59,7 +59,7 @@ from typing import Any, NoReturn
 
 from .errors import KILLED, FlowError, WorkerDiedError, WorkerTracebackError, cannot_start, worker_died
 from .pipes import Channel
-from .shared import Credits, Descriptor, Meters, anonymous_file, open_here, pipe, write_all
+from .shared import Credits, Descriptor, Meters, anonymous_file, made_here, open_here, pipe, write_all
 from .stage import Inputs, QueueSpec, Source, Stage, outputs
 
 #: Upper bound on the wait for killed processes, in seconds. They end at once, unless they are stuck in the kernel (for
@@ -245,8 +245,8 @@ def serve(file: int) -> NoReturn:
     for module in plan.preload:
         with suppress(Exception):  # a worker that needs it will report the error
             importlib.import_module(module)
-    inherited = {*open_here}
-    open_here.clear()  # the workers do not close them
+    made, inherited = made_here.copy(), open_here()
+    made_here.clear()  # the workers do not close them
     running: dict[int, int] = {}
     for index in range(len(plan.meters.workers)):
         try:
@@ -255,11 +255,12 @@ def serve(file: int) -> NoReturn:
             report(index, 0, error.errno or 0)
             break
         if not pid:
-            open_here.update(inherited)
+            made_here.update(made)
             _work(plan, index)
         running[pid] = index
-    for descriptor in inherited - {plan.events, plan.alive}:
-        descriptor.close()
+    for descriptor in inherited:
+        if descriptor not in (plan.events, plan.alive):
+            descriptor.close()
 
     def kill_workers() -> None:  # one in native code may be unable to notice by itself that the main process has died
         for pid in list(running):
@@ -292,7 +293,7 @@ def _work(plan: Plan, index: int) -> NoReturn:
     step, number = plan.meters.workers[index]
     meter = plan.meters.steps[step][number]
     meter.begin()
-    for descriptor in open_here:
+    for descriptor in open_here():
         os.set_inheritable(descriptor.fileno(), False)  # by processes that the stage function starts
     plan.events.close()
     for other, channel in enumerate(plan.channels):

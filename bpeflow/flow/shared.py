@@ -22,43 +22,49 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from io import FileIO
 from itertools import accumulate
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
-from weakref import WeakSet
+from weakref import ref
 
 
 class EndOfStreamError(Exception):
     """All writers of a pipe have exited, and all that they wrote has been read."""
 
 
-class Descriptor:
-    """A file descriptor that this object owns: it is closed with the last reference to it."""
+class Descriptor(FileIO):
+    """A file descriptor that this object owns: it is closed with the last reference to it.
 
-    _number = -1  # of an object that Ctrl-C has left half made
+    No Python code runs then: Ctrl-C in a finalizer would be lost, as Python discards exceptions there.
+    """
+
+    #: Hides an attribute that lets `FileIO` warn when it is closed with its last reference.
+    _finalizing = False
 
     def __init__(self, number: int) -> None:
-        self._number = number
-        open_here.add(self)
-
-    def fileno(self) -> int:
-        """Return the number of the descriptor."""
-        return self._number
-
-    def close(self) -> None:
-        """Close the descriptor. Idempotent."""
-        number, self._number = self._number, -1
-        if number >= 0:
-            os.close(number)
-
-    __del__ = close
+        super().__init__(number)
+        made_here[number] = ref(self)  # in place of an earlier one, which is closed
 
 
-#: The descriptors of this process. A child that other code forks closes them: it would keep the readers of a pipe
-#: waiting for an end of file.
-open_here: WeakSet[Descriptor] = WeakSet()
-os.register_at_fork(after_in_child=lambda: list(map(Descriptor.close, list(open_here))))
+#: The descriptors that this process has made, by number; some are closed by now.
+made_here: dict[int, ref[Descriptor]] = {}
+
+
+def open_here() -> list[Descriptor]:
+    """Return the open descriptors of this process."""
+    made = [reference() for reference in list(made_here.values())]
+    return [descriptor for descriptor in made if descriptor is not None and not descriptor.closed]
+
+
+def _close_here() -> None:
+    for descriptor in open_here():
+        descriptor.close()
+
+
+# A child that other code forks would keep the readers of a pipe waiting for an end of file.
+os.register_at_fork(after_in_child=_close_here)
 
 
 def pipe() -> tuple[Descriptor, Descriptor]:
@@ -238,6 +244,11 @@ class Meters:
         return QueueDepth(max(items, 0), max(size, 0))
 
 
+#: Threads that `start_threads` has started and that may be running. `Thread` has a finalizer in Python, in which Ctrl-C
+#: would be lost; so it must not be the main thread that drops the last reference to one.
+_started: list[threading.Thread] = []
+
+
 def start_threads(threads: Sequence[threading.Thread]) -> None:
     """Start threads, from a thread that Ctrl-C does not interrupt. Raises `RuntimeError` if there are too many.
 
@@ -246,6 +257,7 @@ def start_threads(threads: Sequence[threading.Thread]) -> None:
     started: SimpleQueue[RuntimeError | None] = SimpleQueue()
 
     def start() -> None:
+        _started[:] = [*filter(threading.Thread.is_alive, _started), *threads]
         try:
             for thread in threads:
                 thread.start()

@@ -77,6 +77,9 @@ FORMATS = (
     _TIKTOKEN,
 )
 
+#: Other names of formats.
+_ALIASES = {"hf": "huggingface", "tokenizers": "huggingface", "transformers": "huggingface"}
+
 #: The files that are searched in a folder, in this order. A folder with ``bpeflow.json`` has the most complete
 #: description of a tokenizer, and one with GPT-2's two files only has the least complete.
 _SEARCH_ORDER = (
@@ -151,7 +154,7 @@ def load_pretrained(
 def save(
     spec: TokenizerSpec,
     path: Path,
-    name: str,
+    name: str | None = None,
     overwrite: bool = False,
     options: TransformersOptions = NO_OPTIONS,
 ) -> list[Path]:
@@ -163,7 +166,8 @@ def save(
         spec: the tokenizer.
         path: the file to write, if its name is one of the format; otherwise a folder, which is created if it is
             missing.
-        name: the name of the format.
+        name: the name of the format, or an alias such as ``hf``; by default the format of the file's ending, and
+            ``gpt2`` for a folder.
         overwrite: whether to replace what is there: a file, or the files of this format in a folder; of another
             tokenizer in the folder, the files of all formats.
         options: what transformers reads from a folder in the ``huggingface`` format.
@@ -173,6 +177,7 @@ def save(
         FormatError: the format cannot hold the tokenizer.
         AlreadyExistsError: there is such a file already, or another tokenizer, and `overwrite` is false.
     """
+    name = name or _format_of_name(path)
     format_, file, is_file = _target(path, name)
     if not is_file and path.exists() and not path.is_dir():
         endings = ", ".join(known.suffix for known in FORMATS if known.suffix)
@@ -209,7 +214,7 @@ def write(spec: TokenizerSpec, path: Path, name: str, options: TransformersOptio
 
 def _target(path: Path, name: str) -> tuple[Format, Path, bool]:
     """Return the format, the main file to write in it, and whether that is all that there is to write."""
-    format_ = next((known for known in FORMATS if known.name == name), None)
+    format_ = next((known for known in FORMATS if known.name == _ALIASES.get(name, name)), None)
     if format_ is None:
         raise ConfigError(f"unknown format {name!r}; need one of {', '.join(known.name for known in FORMATS)}")
     is_file = format_.matches_name(path) and not path.is_dir()
@@ -240,7 +245,7 @@ def describe(path: Path) -> str:
     return f"a tokenizer ({size}, {str(spec.pattern)[:60]}, {format_.name} format, written {written})"
 
 
-def format_of_name(path: Path) -> str:
+def _format_of_name(path: Path) -> str:
     """Return the name of the format that a path to write to has the ending of; ``gpt2`` for a folder."""
     matching = (known.name for known in FORMATS if known.matches_name(path) and not path.is_dir())
     return next(matching, "gpt2")

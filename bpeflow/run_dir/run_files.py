@@ -149,7 +149,7 @@ def start_report(settings: Settings) -> RunReport:
     return RunReport(
         bpeflow=__version__,
         command=tuple(sys.argv),
-        settings=settings.model_dump(mode="json"),
+        settings=settings.to_json(),
         versions=Versions(
             python=".".join(map(str, sys.version_info[:3])),
             numpy=np.__version__,
@@ -210,7 +210,7 @@ class RecordedRun:
 
 def record_run(unfinished: Path, settings: Settings, counts: str | None = None) -> None:
     """Record the settings of a run, durably. Raises `OSError`."""
-    values = settings.model_dump(mode="json") | {"resume": False, "restart": False}
+    values = settings.to_json() | {"resume": False, "restart": False}
     write_json(unfinished / SETTINGS_FILE, vars(RecordedRun(values, str(Path.cwd()), counts)))
 
 
@@ -235,7 +235,7 @@ def learning_fingerprint(settings: Settings, base: TokenizerSpec | None) -> dict
     """
     init_from = base and f"a tokenizer with {len(base.vocab):,} entries, SHA-256 {tokenizer_hash(base)}"
     deciding = {*_DECIDING, *(_DECIDING_SUPERWORDS if settings.superwords else ())}
-    decided = settings.model_dump(mode="json", include=deciding)
+    decided = settings.to_json(deciding)
     return {"sizes": list(settings.sizes), **decided, "init_from": init_from}
 
 

@@ -48,11 +48,14 @@ _REUSED_ROOM = 8 * 1024 * 1024
 #: functions, with the preparations for calling them.
 _FEW_IDS = 64
 
-#: All merges are one level unless one in this many comes before the first superword. Larger: vocabularies
-#: with few words have two levels, too, but nearly all their words can be joined, so that nothing is gained.
-_LEAST_FIRST_LEVEL = 8
+#: One in this many merges are few. Larger: more vocabularies have two levels, some of them without gaining anything, as
+#: accidental superwords suffice. Smaller: superwords that few merges make are encoded slowly.
+_FEW_MERGES = 8
 
 _SPACE = ord(" ")
+#: By byte: whether it is a character of ASCII, but not white space. Other white space is joined to spaces in ordinary
+#: vocabularies, and its last byte is that of other characters, too.
+_IS_GRAPHIC = np.array([_SPACE < byte < 127 for byte in range(256)])
 
 _UINT32 = np.dtype(np.uint32)
 
@@ -423,17 +426,17 @@ def new_model(spec: TokenizerSpec, first: int) -> Handle:
 def first_level(spec: TokenizerSpec) -> int:
     """Return the number of merges to apply first: those before superwords, or all if there are none.
 
-    The first superword is taken to be the first merge of a token with a following space. If that comes early, most
-    tokens are superwords, and nothing is gained by words.
+    A superword is taken to be the merge of an ASCII character with a following space. Few merges before the first one,
+    or few superwords among the merges after it, are not worth a level of their own.
     """
     packed, merges = spec.vocab.packed()[0], spec.vocab.merge_ids
     data, offsets = np.frombuffer(packed.data, np.uint8), packed.offsets
     last_bytes = data.take(offsets[merges[:, 0] + 1] - 1, mode="clip")
     first_bytes = data.take(offsets[merges[:, 1]], mode="clip")
-    (superwords,) = np.nonzero((last_bytes > _SPACE) & (first_bytes == _SPACE))
-    if not len(superwords) or superwords[0] < len(merges) // _LEAST_FIRST_LEVEL:
-        return len(merges)
-    return int(superwords[0])
+    superwords = np.flatnonzero(_IS_GRAPHIC[last_bytes] & (first_bytes == _SPACE))
+    first = int(superwords[0]) if len(superwords) else len(merges)
+    few = first * _FEW_MERGES < len(merges) or len(superwords) * _FEW_MERGES < len(merges) - first
+    return len(merges) if few else first
 
 
 def _new_specials(specials: SpecialTokens) -> Handle:

@@ -47,6 +47,29 @@ def test_an_error_that_a_signal_became_is_that_signal(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.usefixtures("signals")
+def test_what_a_signal_left_is_cleaned_up_before_the_process_exits() -> None:
+    """Ctrl-C may come in the code of a `with` statement; then the end of the generator behind it cleans up."""
+    cleaned_up = []
+
+    def work() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            cleaned_up.append(True)
+
+    def interrupted() -> None:
+        working = work()
+        next(working)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    try:
+        interrupted()
+    except KeyboardInterrupt as error:
+        assert exit_status(error) == 130
+    assert cleaned_up
+
+
+@pytest.mark.usefixtures("signals")
 def test_an_incomplete_installation_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_status(ImportError("No module named numpy")) == 1
     assert "the installation is incomplete" in capsys.readouterr().err

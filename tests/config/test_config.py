@@ -20,10 +20,25 @@ from bpeflow.config import (
     make_settings,
     override,
 )
+from bpeflow.config.encoding import EncodeSettings
 from bpeflow.errors import ConfigError, SettingsError
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 SMALL = {"input": "a.txt", "vocab_size": 300}
+
+
+def test_models_are_complete_when_they_are_imported() -> None:
+    """Ctrl-C while pydantic completes a model on its first use would leave it unusable."""
+    models = [CountSettings, Settings, SourceSettings, EncodeSettings]
+    assert all(model.__pydantic_complete__ for model in models)
+    assert not any("defer_build" in model.model_config for model in models)
+
+
+def test_settings_as_json() -> None:
+    values = {**SMALL, "out_dir": "runs/a", "memory_limit": "3gb", "sources": [{"paths": "x", "max_bytes": "3mb"}]}
+    settings = Settings(**values)
+    assert settings.to_json() == settings.model_dump(mode="json")
+    assert settings.to_json({"out_dir", "memory_limit"}) == {"out_dir": "runs/a", "memory_limit": 3_000_000_000}
 
 
 def write(folder: Path, text: str) -> Path:

@@ -32,6 +32,18 @@ def test_counts_descend_and_equal_counts_ascend_by_bytes(table: dict[bytes, int]
     assert counts.total_bytes == sum(len(token) * count for token, count in table.items())
 
 
+def test_an_interruption_while_counts_are_saved_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """zipfile complains that it has been left in the middle of a file."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("numpy.lib.format.write_array", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        PretokenCounts.from_mapping({"a": 1}).save(tmp_path / "counts.npz")
+    assert not list(tmp_path.iterdir())
+
+
 def test_arrays_are_as_documented_and_read_only() -> None:
     counts = PretokenCounts.from_mapping({b"low": 5, b"er": 7})
     assert counts.data.tobytes() == b"erlow"

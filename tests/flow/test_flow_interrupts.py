@@ -20,7 +20,6 @@ import bpeflow.flow.shared
 import bpeflow.flow.stage
 import bpeflow.flow.threads
 from bpeflow.flow import Pipeline, QueueSpec, Source, Stage, map_in_threads
-from bpeflow.flow.shared import Descriptor
 
 #: The code that runs in the calling thread while others wait for it.
 SHARED = {
@@ -35,10 +34,6 @@ SHARED = {
 }
 
 
-#: Python ignores exceptions in it.
-IN_DEL = Descriptor.__del__.__code__
-
-
 class Interrupt:
     """A trace function that raises Ctrl-C's exception before the line of `SHARED` with this number, from 1."""
 
@@ -46,7 +41,7 @@ class Interrupt:
         self.left = step
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if frame.f_code.co_filename not in SHARED or frame.f_code is IN_DEL:
+        if frame.f_code.co_filename not in SHARED:
             return None
         if event == "line":
             self.left -= 1

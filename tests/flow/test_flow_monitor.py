@@ -9,7 +9,7 @@ from functools import partial
 
 import flow_workers as w
 import pytest
-from flow_checks import wait_until
+from flow_checks import leftover_threads, wait_until
 
 from bpeflow.flow import (
     Executor,
@@ -28,6 +28,14 @@ from bpeflow.flow import (
 def weighted_pipeline(count: int) -> Pipeline:
     stage = Stage("counter", w.pass_on, QueueSpec("chunk_queue", 4), workers=2, weigh=w.weigh_ten)
     return Pipeline(Source("chunk reader", partial(w.numbers, count)), [stage], QueueSpec("merged_queue", 4))
+
+
+def test_its_thread_ends_with_a_monitor_that_was_never_exited() -> None:
+    """Ctrl-C may come just before `__exit__`."""
+    monitor = Monitor(weighted_pipeline(1), interval=1000, on_sample=print, processes=False).__enter__()
+    assert "flow monitor" in leftover_threads()
+    del monitor
+    assert wait_until(lambda: "flow monitor" not in leftover_threads())
 
 
 def test_it_samples_at_an_interval_and_once_at_the_end() -> None:

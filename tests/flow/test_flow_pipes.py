@@ -5,6 +5,7 @@ import os
 import pickle
 import signal
 import struct
+import sys
 import threading
 import time
 from collections import Counter
@@ -287,6 +288,19 @@ def test_closing_twice_closes_no_descriptor_of_others() -> None:
     assert other.fileno() == number, "the number is used again"
     writer.close()
     os.fstat(other.fileno())
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_python_code_runs_when_the_last_reference_to_a_descriptor_goes() -> None:
+    """Ctrl-C in it would be lost."""
+    reader, _ = pipe()
+    number, calls = reader.fileno(), []
+    sys.setprofile(lambda frame, event, _: calls.append(frame.f_code.co_name) if event == "call" else None)
+    del reader
+    sys.setprofile(None)
+    assert not calls
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(number)
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")

@@ -24,6 +24,7 @@ from peers import (
     train,
 )
 from real_data import real_data, real_text, real_text_start
+from superword_tokenizers import train_superwords
 
 import bpeflow
 from bpeflow.errors import FormatError
@@ -35,7 +36,7 @@ from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 
 CORPORA = ["c4_2MB", "code_20MB", "docs_30MB", "multilingual_20MB", "tinystories_3MB", "wiki_150MB", "wikitext2_2MB"]
-PATTERNS = sorted(NAMED_PATTERNS)
+PATTERNS = [*sorted(NAMED_PATTERNS), "superwords"]
 PUBLISHED = ["gpt2", "r50k_base", "cl100k_base", "o200k_base"]
 MEGABYTE = 1_000_000
 
@@ -53,6 +54,8 @@ def start(corpus: str) -> str:
 def trained(pattern: str) -> TokenizerSpec:
     """Train a vocabulary on all kinds of text, including the characters of the random texts."""
     text = "".join(start(corpus) for corpus in CORPORA) + CHARACTERS * 50
+    if pattern == "superwords":
+        return train_superwords(text, 4000, 6000, SPECIAL_TOKENS)
     return train(text, pattern, 6000)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from peers import published_spec
 from random_vocabularies import merge_as_defined, trained_vocabularies, vocabularies
 from real_data import real_text_start
 from small import spec_of
@@ -134,8 +135,20 @@ def test_the_first_level_ends_before_the_first_superword() -> None:
     assert first_level(spec_of(words)) == 4
     assert first_level(spec_of([*words, (b"the", b" the"), (b"a", b"b")])) == 4
     assert first_level(spec_of([])) == 0
+
+
+def test_few_words_or_superwords_are_one_level() -> None:
     many = [(bytes([left]), bytes([right])) for left in b"abc" for right in b"defgh"]
-    assert first_level(spec_of([(b"e", b" "), *many])) == 16  # there are no words to begin with
+    assert first_level(spec_of([(b"e", b" "), *many])) == 16
+    assert first_level(spec_of([*many, (b"e", b" "), *[(b"i", bytes([byte])) for byte in range(12)]])) == 28
+    assert first_level(spec_of([*many, (b"\xa0", b" ")])) == 16  # white space
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["r50k_base", "p50k_base", "cl100k_base", "o200k_base"])
+def test_published_vocabularies_of_words_have_one_level(name: str) -> None:
+    spec = published_spec(name)
+    assert first_level(spec) == len(spec.vocab.merge_ids)
 
 
 @cache

@@ -1,0 +1,19 @@
+"""Interruptions at random moments: a few of those that `tools/interrupts.py` makes by the thousand."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is that of Linux")
+
+SCRIPT = Path(__file__).parents[2] / "tools" / "interrupts.py"
+
+
+@pytest.mark.parametrize("flags", [["--rounds", "100", "pipeline", "count", "encode", "train"], ["--rounds", "8"]])
+def test_every_call_ends(flags: list[str]) -> None:
+    done = subprocess.run([sys.executable, SCRIPT, *flags], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
