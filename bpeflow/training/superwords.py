@@ -5,7 +5,8 @@ learns `transition_size` entries. The second one extends that tokenizer: it coun
 from these chunks as the first stage's merges leave them. So each stage is counted, resumed and reported as any run.
 
 The second stage encodes whole chunks of the second pattern with the merges of the first stage, without the first
-pattern: that is how the finished tokenizer will encode. Encoding along the first pattern gives other tokens in some places.
+pattern: that is how the finished tokenizer will encode. Encoding along the first pattern gives other tokens in some
+places.
 
 Source: Liu et al. 2025, SuperBPE, arXiv 2503.13423.
 """
