@@ -34,6 +34,7 @@ from bpeflow.run_dir.resume import (
     find_counts,
     find_learned,
     learned_tokenizer,
+    log_changes,
     make_run_settings,
     make_way,
     nothing_left,
@@ -268,6 +269,7 @@ class _Training:
         with RunDir(settings.out_dir, corpus.scratch) as folder:
             if folder.path is not None:
                 make_way(folder.path, settings)
+                log_changes(folder.path, settings)
             found = find_counts(settings, corpus.fingerprint)
             if found is None:
                 folder.begin(settings)
