@@ -246,10 +246,13 @@ def write_json(path: Path, values: Mapping[str, Any], indent: int | None = 1) ->
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object. Raises `OSError`, or `ValueError` if it is damaged."""
-    values = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(values, dict):
-        raise ValueError("it is not an object")
-    return verified(values)
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(values, dict):
+            raise ValueError("it is not an object")
+        return verified(values)
+    except RecursionError:
+        raise ValueError("its brackets are nested too deeply") from None
 
 
 #: The key of the checksum.

@@ -15,10 +15,10 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from bpeflow import __version__
 from bpeflow._util.atomic import read_json, write_json
@@ -71,7 +71,7 @@ class TokenReport:
 
     text: str
     bytes: int
-    hex: str
+    hex: Annotated[str, Field(pattern=r"^([0-9a-f]{2})+$")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +116,7 @@ class RunReport:
         files: the run's files, relative to its folder.
     """
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}  # for the records in it, too
+    __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}  # for the records in it, too
 
     schema_version: Literal[2] = SCHEMA_VERSION
     bpeflow: str
@@ -175,7 +175,10 @@ def read_report(folder: Path, name: str = REPORT_FILE) -> RunReport | None:
             "again in another folder"
         )
     try:
-        return _report_adapter().validate_python(values)
+        report = _report_adapter().validate_python(values)
+        if report.counting and not {"counter", "merger"} <= report.counting.stages.keys():
+            raise FormatError(f"{path}: not the report of a run: counting.stages: counter or merger is missing")
+        return report
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
