@@ -19,8 +19,7 @@ from bpeflow.backends.base import MergeBackend
 from bpeflow.config import Settings, make_settings
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.errors import AlreadyExistsError, BpeflowError, ConfigError, ResumeError
-from bpeflow.pretokenize.patterns import NAMED_PATTERNS
-from bpeflow.pretokenize.published import PUBLISHED_PATTERNS
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS, PUBLISHED_PATTERNS
 from bpeflow.training.superwords import rereadable
 from bpeflow.training.train import TrainResult, train
 
