@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import reprlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
 from mmap import mmap
 from typing import Literal
 from unicodedata import east_asian_width
@@ -126,3 +127,17 @@ def _literal(text: str) -> str:
 def _columns(text: str) -> int:
     """Return an upper bound on the columns that a text takes on a terminal."""
     return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
+
+
+class Described:
+    """A result that `print` and notebooks show as labelled lines, without rich, which takes time to import."""
+
+    def describe(self) -> Iterator[tuple[str, str]]:
+        """Yield labelled lines. One without a label belongs to the line before it."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return "\n".join(f"{label:<9}{text}".rstrip() for label, text in self.describe())
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"

@@ -10,7 +10,7 @@ from bpeflow.cli.progress import set_up_logging
 from bpeflow.cli.settings import add_settings, settings_of
 from bpeflow.config import OutputSettings, make_settings
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.formats import any_format
+from bpeflow.formats import any_format, hub
 from bpeflow.formats.tokenizer_spec import TransformersOptions
 
 _CONVERT = """\
@@ -46,7 +46,7 @@ def run_convert(options: Namespace) -> None:
     """Convert a tokenizer."""
     set_up_logging()
     output = make_settings(OutputSettings, {"formats": "huggingface", **settings_of(options)})
-    spec = any_format.load_pretrained(str(options.source), **description(options))
+    spec = hub.load_pretrained(str(options.source), **description(options))
     for path in any_format.save(spec, options.target, options.to, options.overwrite, TransformersOptions.of(output)):
         print(path)  # noqa: T201
 

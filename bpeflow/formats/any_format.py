@@ -12,9 +12,6 @@ from typing import Any
 
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, TokenizerNotFoundError
 from bpeflow.formats import gpt2
-from bpeflow.formats.hub import find_pretrained
-from bpeflow.formats.live import from_object
-from bpeflow.formats.published import find_name
 from bpeflow.formats.tokenizer_spec import NO_OPTIONS, TokenizerSpec, TransformersOptions, add_special_tokens
 from bpeflow.pretokenize.regex import load_pretokenizer, simplest_pattern
 
@@ -123,11 +120,11 @@ def load(
         load_pretokenizer(chosen)  # raises if it is invalid
     if isinstance(source, (str, Path)):
         found, file = find_format(Path(source))
-        description = None if known is None else find_name(known, file.parent)
+        description = None if known is None else _module("published").find_name(known, file.parent)
         spec = found.load(file, chosen, description) if found is _TIKTOKEN else found.load(file)
     else:
-        description = None if known is None else find_name(known, Path())
-        spec = from_object(source)
+        description = None if known is None else _module("published").find_name(known, Path())
+        spec = _module("live").from_object(source)
     vocab = spec.vocab
     if description is not None:
         vocab = add_special_tokens(vocab, description.special_tokens)
@@ -137,18 +134,6 @@ def load(
     if chosen in (None, spec.pattern):
         return replace(spec, vocab=vocab)
     return replace(spec, vocab=vocab, pattern=chosen, unmatched="isolate")
-
-
-def load_pretrained(
-    name: str | Path,
-    pattern: str | Sequence[str] | None = None,
-    special_tokens: Mapping[str, int | None] | Iterable[str] = (),
-    known: str | None = None,
-    revision: str | None = None,
-) -> TokenizerSpec:
-    """Read a tokenizer by its path or its name (`find_pretrained`), with the other arguments and errors of `load`."""
-    found, published = find_pretrained(name, revision)
-    return load(found, pattern, special_tokens, known or published)
 
 
 def save(

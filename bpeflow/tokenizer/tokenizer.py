@@ -23,7 +23,6 @@ from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer
 from bpeflow.signatures import takes_settings
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, Encoder
-from bpeflow.tokenizer.names import hint_for
 from bpeflow.tokenizer.native_encoder import NativeEncoder
 from bpeflow.tokenizer.offsets import Offsets, token_lengths, token_offsets
 from bpeflow.tokenizer.padding import Padding
@@ -42,6 +41,7 @@ from bpeflow.tokenizer.validate import (
     as_utf8,
     documents_of,
     for_each,
+    hint_for,
     list_of_texts,
     make_vocab,
     smallest_dtype,
@@ -330,9 +330,9 @@ class Tokenizer:
             TokenizerNotFoundError: there is no such tokenizer, or it cannot be downloaded. The message has the remedy.
             Exception: as `load` does.
         """
-        from bpeflow.formats import any_format
+        from bpeflow.formats import hub
 
-        spec = any_format.load_pretrained(name, pattern, special_tokens or (), known, revision)
+        spec = hub.load_pretrained(name, pattern, special_tokens or (), known, revision)
         return cls.from_spec(spec, encoder=encoder, cache_bytes=cache_bytes)
 
     @takes_settings

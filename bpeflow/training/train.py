@@ -11,6 +11,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from bpeflow._util.text import Described
 from bpeflow.backends import choose_backend
 from bpeflow.config import EngineSettings, Settings, load_values
 from bpeflow.corpus.sources import split_off_documents
@@ -18,7 +19,6 @@ from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
-from bpeflow.look.described import Described
 from bpeflow.progress import Observer, observer_for
 from bpeflow.run_dir.layout import (
     COUNTS_FILE,
