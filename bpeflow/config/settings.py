@@ -347,6 +347,34 @@ class Settings(CountSettings, MergeSettings):
         example="runs/owt",
         metavar="PATH",
     )
+    superwords: bool = _learning(
+        False,
+        "learn tokens of several words (SuperBPE) once the vocabulary has transition_size entries",
+        "The corpus is read twice. The tokenizer splits text by superword_pattern.",
+        example=True,
+    )
+    superword_pattern: Annotated[Pattern, BeforeValidator(as_pattern)] = _learning(
+        "superbpe",
+        "split pattern of the second stage and of the tokenizer: a name, a regular expression, or a list",
+        "Text that it does not match is isolated.",
+        example="superbpe",
+    )
+    transition_size: VocabSize | None = _learning(
+        None,
+        "entries at which words end and superwords begin",
+        "Smaller vocab_sizes have no superwords, and split text by pattern. With init_from it is the tokenizer's size.",
+        unset="three quarters of vocab_size",
+        example=24000,
+    )
+    max_words: int | None = _learning(
+        4, "the most words of a superword, separated by white space; null for no limit", example=3, ge=1, lt=2**63
+    )
+    colon_rule: bool = _learning(
+        True,
+        "no superword contains a colon and then a space, as in the published tokenizers",
+        example=False,
+        flags=None,
+    )
     special_tokens_first: bool = _learning(
         False, "number special tokens before the bytes, as HuggingFace does; not with init_from", example=True
     )
@@ -382,6 +410,35 @@ class Settings(CountSettings, MergeSettings):
         check_vocab_sizes(self.sizes, len(self.special_tokens))
         check_special_tokens(self.special_tokens, reuse_tokens=self.tie_break == "huggingface")
         return self
+
+    @model_validator(mode="after")
+    def _check_superwords(self) -> Settings:
+        if not self.superwords:
+            for name in ("superword_pattern", "transition_size", "max_words", "colon_rule"):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(f"{name}: has no effect without superwords; add superwords: true (--superwords)")
+            return self
+        if self.skip_merge:
+            raise ValueError("skip_merge and superwords: give one of the two, as superwords are learned after merges")
+        if self.init_from is not None:
+            if self.transition_size is not None:
+                raise ValueError(
+                    "transition_size: with init_from, superwords begin at that tokenizer's size: leave it out"
+                )
+            return self
+        least = 256 + len(self.special_tokens)
+        if not least <= self.transition < self.sizes[-1]:
+            raise ValueError(
+                f"transition_size: {self.transition:,} is not between {least:,}, the bytes and special tokens, and the "
+                f"largest vocabulary, {self.sizes[-1]:,}"
+            )
+        return self
+
+    @property
+    def transition(self) -> int:
+        """The number of entries at which superwords begin: `transition_size`, or three quarters of the largest size."""
+        default = max(self.sizes[-1] * 3 // 4, 256 + len(self.special_tokens))
+        return default if self.transition_size is None else self.transition_size
 
     @property
     def sizes(self) -> tuple[int, ...]:
