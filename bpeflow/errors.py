@@ -21,6 +21,7 @@ __all__ = [
     "BpeflowError",
     "ConfigError",
     "CorpusError",
+    "CorpusNotFoundError",
     "CountOverflowError",
     "EngineError",
     "EngineUnavailableError",
@@ -42,6 +43,7 @@ __all__ = [
     "SettingsError",
     "SpecialTokenError",
     "TaskLostError",
+    "TokenFileNotFoundError",
     "TokenizerNotFoundError",
     "UnknownTokenError",
     "UnmatchedTextError",
@@ -85,6 +87,10 @@ class CorpusError(BpeflowError):
     """An input file that is missing or unreadable, or that changed while it was read."""
 
 
+class CorpusNotFoundError(CorpusError, FileNotFoundError):
+    """An input file or folder that does not exist."""
+
+
 class InvalidUtf8Error(CorpusError):
     """Input that is not UTF-8, with its file and byte offset. Raised under ``invalid_utf8: error``."""
 
@@ -103,6 +109,10 @@ class ScratchError(BpeflowError):
 
 class FormatError(BpeflowError):
     """A file that violates its format, or content that a format cannot represent."""
+
+
+class TokenFileNotFoundError(FormatError, FileNotFoundError):
+    """A token file that does not exist."""
 
 
 class TokenizerNotFoundError(FormatError, FileNotFoundError):

@@ -79,3 +79,28 @@ def test_workers_import_neither_settings_nor_the_command_line() -> None:
     code = "import sys, bpeflow.corpus.reader, bpeflow.counting.counter, bpeflow.counting.merger; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"numpy", "pydantic", "yaml", "rich", "bpeflow.training.train"} & set(modules)
+
+
+def test_missing_files_are_errors_of_python_too(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"nope\.txt does not exist"):
+        bpeflow.train_bpe(tmp_path / "nope.txt", 300)
+    with pytest.raises(FileNotFoundError, match=r"nope\.bin: no such token file"):
+        bpeflow.load_tokens(tmp_path / "nope.bin")
+
+
+def test_a_tokenizer_that_is_called_names_the_methods() -> None:
+    with pytest.raises(TypeError, match=r"encode\(text\) returns ids"):
+        bpeflow.Tokenizer.train(iter(["low"]), 256, special_tokens=())("low")
+
+
+def test_files_that_look_binary(tmp_path: Path) -> None:
+    (tmp_path / "image.png").write_bytes(b"\x89PNG\0\xff" * 9)
+    with pytest.raises(bpeflow.errors.InvalidUtf8Error, match=r"not UTF-8 at byte 0 .*; it looks binary; "):
+        bpeflow.train_bpe(tmp_path / "image.png", 300)
+
+
+def test_a_flood_of_shards_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("low lower " * 200_000)
+    tokenizer = bpeflow.Tokenizer.train(iter(["low"]), 256, special_tokens=())
+    with pytest.raises(bpeflow.errors.ConfigError, match="10 tokens in a file would make more than 12,500"):
+        tokenizer.encode_file(tmp_path / "a.txt", tmp_path / "a.bin", shard_tokens=10)

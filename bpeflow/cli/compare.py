@@ -57,7 +57,7 @@ class Contender:
     statistics: list[dict[str, Any]] = field(default_factory=list)
 
     def __str__(self) -> str:
-        return self.backend if self.threads is None else f"{self.backend} with {self.threads} thread(s)"
+        return self.backend if self.threads is None else f"{self.backend} with {format_count(self.threads, 'thread')}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return all seconds, and the statistics with the median of each time."""

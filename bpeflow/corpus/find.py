@@ -27,7 +27,7 @@ from bpeflow.corpus.files import (
     open_blocks,
     standard_input,
 )
-from bpeflow.errors import CorpusError
+from bpeflow.errors import CorpusError, CorpusNotFoundError
 
 InputFormat = Literal["auto", "text", "jsonl", "parquet"]
 _FORMATS: dict[str, Format] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
@@ -234,7 +234,9 @@ def _expand(path: Path) -> list[Path]:
             raise CorpusError(f"the input {path} matches no file; check the pattern and the current folder")
         return files
     hint = f"; if it is text, {_TEXT_REMEDY}" if " " in str(path) else ""
-    raise CorpusError(f"the input {path} does not exist; check the path and the current folder ({Path.cwd()}){hint}")
+    raise CorpusNotFoundError(
+        f"the input {path} does not exist; check the path and the current folder ({Path.cwd()}){hint}"
+    )
 
 
 def _expand_glob(path: Path) -> Iterator[Path]:

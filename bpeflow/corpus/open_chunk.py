@@ -11,6 +11,9 @@ from bpeflow.corpus.files import records
 from bpeflow.corpus.text_rules import UTF8_REMEDY, TextRules
 from bpeflow.errors import CorpusError, InvalidUtf8Error, PatternTimeoutError
 
+#: Bytes of a chunk that are searched for a NUL, which text has none of.
+_LOOKED_AT = 8_192
+
 
 class ChunkBuffer:
     """A buffer that holds one chunk at a time. Reusing it saves the kernel from clearing new pages for each chunk."""
@@ -97,8 +100,10 @@ class OpenChunk:
         except UnicodeDecodeError as error:
             if policy == "skip":
                 return None
+            binary = "; it looks binary" if b"\0" in bytes(self.data[:_LOOKED_AT]) else ""
+            position = self.offset + start + error.start
             raise InvalidUtf8Error(
-                f"{chunk.path} is not UTF-8 at byte {self.offset + start + error.start} ({error.reason}); {UTF8_REMEDY}"
+                f"{chunk.path} is not UTF-8 at byte {position} ({error.reason}){binary}; {UTF8_REMEDY}"
             ) from None
         return texts
 

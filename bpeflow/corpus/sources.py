@@ -101,7 +101,7 @@ def find_corpus(settings: CorpusSettings, documents: Iterable[Any] | None = None
             entries += find_inputs(source.paths, rules)
         except CorpusError as error:
             name = source.name if len(source.name) < 80 else short_repr(source.name)
-            raise CorpusError(f"source {name}: {error}" if settings.sources else str(error)) from error
+            raise type(error)(f"source {name}: {error}" if settings.sources else str(error)) from error
         sources.append(
             Source(
                 name=source.name,

@@ -16,7 +16,7 @@ from secrets import token_hex
 from typing import Any
 
 from bpeflow._util.atomic import read_json, write_json
-from bpeflow._util.text import Pattern
+from bpeflow._util.text import Pattern, format_count
 from bpeflow.config import CountSettings
 from bpeflow.corpus.files import InputFile
 from bpeflow.corpus.sources import CorpusEntry
@@ -118,8 +118,8 @@ class Fingerprint:
         changes = setting_changes(earlier.settings, now.settings)
         if (earlier.files, earlier.bytes, earlier.sha256) != (now.files, now.bytes, now.sha256):
             changes.append(
-                f"the input was {earlier.files} file(s) of {earlier.bytes:,} bytes and is {now.files} of "
-                f"{now.bytes:,}, and names, sizes or modification times differ"
+                f"the input was {format_count(earlier.files, 'file')} of {earlier.bytes:,} bytes and is {now.files:,} "
+                f"of {now.bytes:,}, and names, sizes or modification times differ"
             )
         return _few(changes)
 

@@ -30,7 +30,7 @@ from socket import gethostname
 from time import perf_counter
 
 from bpeflow._util.atomic import atomic_path, read_json, sync_folder, write_json
-from bpeflow._util.text import format_size
+from bpeflow._util.text import format_count, format_size
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.sources import check_unchanged
 from bpeflow.counting.fingerprint import MANIFEST_FILE, Fingerprint, has_manifest, write_manifest
@@ -193,7 +193,7 @@ class SegmentFolder:
                 )
         _remove_unknown(self.path, known)
         done = format_size(sum(record.weight for record in self._records))
-        log.info("resuming %d segment(s), %s of input, from %s", len(self._records), done, self.path)
+        log.info("resuming %s, %s of input, from %s", format_count(len(self._records), "segment"), done, self.path)
 
     def _missing(self) -> Iterator[SegmentPart]:
         """Yield the parts of the corpus that are still to be counted, one after another."""

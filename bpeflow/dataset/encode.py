@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 #: Number of special tokens that an error message lists.
 _SPECIAL_TOKENS_IN_ERROR = 5
 
+#: The most files that shards may be, estimated with tokens of this many bytes, which is more than texts have.
+_MOST_SHARDS, _LONG_TOKENS = 10_000, 16
+
 #: Remedy in the error message when memory runs out.
 _LESS_MEMORY = "use fewer threads (--threads) or a smaller --chunk_size; or add memory"
 
@@ -188,9 +191,20 @@ def encode_file(
         chunk_size=settings.chunk_size,
     )
     check_distributable(corpus, settings.engine)
+    _check_shards(settings.shard_tokens, corpus.known_bytes)
     _check_output(tokens, corpus)
     with observer_for(progress, observer) as watching:
         return _encode(work, tokens, _describe(work, end), watching)
+
+
+def _check_shards(shard_tokens: int | None, size: int) -> None:
+    """Raise `ConfigError` if shards are so small that there would be a flood of files, or more than six digits name."""
+    files = size // (_LONG_TOKENS * (shard_tokens or size + 1))
+    if files > _MOST_SHARDS:
+        raise ConfigError(
+            f"shard_tokens: {shard_tokens:,} tokens in a file would make more than {files:,} files of "
+            f"{format_size(size)}: give more, such as 100m"
+        )
 
 
 def _check_output(tokens: TokenSet, corpus: Corpus) -> None:

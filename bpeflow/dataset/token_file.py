@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow.dataset import megatron
-from bpeflow.errors import ConfigError, FormatError
+from bpeflow.errors import ConfigError, FormatError, TokenFileNotFoundError
 
 DtypeName = Literal["uint16", "uint32"]
 Layout = Literal["bin", "npy", "megatron"]
@@ -257,6 +257,10 @@ def open_token_file(path: str | Path) -> TokenFile:
         raise FormatError(f"{path}: is a folder, not a token file")
     if not path.exists() and part_path(path, 0).exists():
         raise FormatError(f"{path}: is divided into shards; load {part_path(path, 0).name} …, or all with load_shards")
+    if not path.exists():
+        raise TokenFileNotFoundError(
+            f"{path}: no such token file; encode writes one (bpeflow encode --out {path.name})"
+        )
     size = path.stat().st_size
     file = read_sidecar(path)
     _check_size(path, size - file.start, file.tokens, DTYPES[file.dtype])

@@ -32,6 +32,9 @@ _TIKTOKEN = {
 #: A repository of the hub: its name, with or without that of its owner.
 _REPOSITORY = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", re.ASCII)
 
+#: Characters of the reason why a download failed.
+_REASON = 120
+
 #: The files of a repository that are needed.
 _FILES = [
     "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "encoder.json", "vocab.bpe",
@@ -88,7 +91,7 @@ def find_pretrained(name: str | Path, revision: str | None = None) -> tuple[Path
         except ImportError:
             reasons.append(f"pip install tiktoken; or download {url} and give its path, or save it as {cached}")
         except Exception as error:  # whatever its way to download raises
-            reasons.append(f"tiktoken cannot download {url}: {error}")
+            reasons.append(f"tiktoken cannot download {url}: {_root_of(error)}")
     if _REPOSITORY.fullmatch(name) and (name == "gpt2" or name not in _TIKTOKEN):
         try:
             return _download(name, revision), None
@@ -98,9 +101,18 @@ def find_pretrained(name: str | Path, revision: str | None = None) -> tuple[Path
                 "tokenizer.json and give its path"
             )
         except Exception as error:  # whatever its way to download raises
-            line = " ".join(str(error).split())
-            reasons.append(f"no such tokenizer on the HuggingFace hub, or it cannot be downloaded: {line}")
+            reasons.append(f"no such tokenizer on the HuggingFace hub, or it cannot be downloaded: {_root_of(error)}")
     raise TokenizerNotFoundError("; ".join(reasons))
+
+
+def _root_of(error: BaseException) -> str:
+    """Return the first cause of an error, briefly: that of a missing network is ten errors deep."""
+    text, cause = " ".join(str(error).split()), error.__cause__ or error.__context__
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            text = cause.strerror
+        cause = cause.__cause__ or cause.__context__
+    return text if len(text) <= _REASON else f"{text[:_REASON]}…"
 
 
 def _tiktoken_cache() -> Path:

@@ -186,9 +186,10 @@ def _model(file: Part) -> Part:
         raise FormatError(f'{path}: no "model" in it, so it is not a tokenizer.json{hint}')
     is_bpe = model.type == "BPE" if "type" in model.value else "merges" in model.value  # older files have no type
     if not is_bpe:
+        wordpiece = "max_input_chars_per_word" in model.value  # BERT's files have no type
+        kind = short_repr(model.type) if "type" in model.value else "WordPiece" if wordpiece else "BPE-less"
         raise FormatError(
-            f"{path}: a {short_repr(model.type)} model, which HuggingFace's tokenizers read; bpeflow reads byte-level "
-            "BPE only"
+            f"{path}: a {kind} model, which HuggingFace's tokenizers read; bpeflow reads byte-level BPE only"
         )
     if model["byte_fallback"].value:
         raise FormatError(
@@ -211,7 +212,13 @@ def _read_added_tokens(part: Part, normalizer: Sequence[NormalizerName]) -> dict
         text, token_id = token["content"].value, token["id"].value
         if not is_text(text) or not text or type(token_id) is not int:
             raise token.need("an object with content and id")
-        for option in ("lstrip", "rstrip", "single_word"):
+        if token["lstrip"].flag():
+            log.warning(
+                "%s: %s takes the white space before it in HuggingFace's tokenizers (lstrip), which bpeflow encodes",
+                part.path,
+                short_repr(text),
+            )
+        for option in ("rstrip", "single_word"):
             if token[option].flag():
                 raise token[option].error(
                     f"{short_repr(text)} is not supported: bpeflow matches special tokens anywhere and without the "

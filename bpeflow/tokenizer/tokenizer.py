@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -537,6 +537,13 @@ class Tokenizer:
     @cached_property
     def _hash(self) -> str:
         return tokenizer_hash(self._spec)
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        """Raise `TypeError` with the names of the methods."""
+        raise TypeError(
+            "a Tokenizer is not called: encode(text) returns ids, encode_batch_to_numpy(texts, padded=True) a matrix, "
+            "and to_transformers() a tokenizer that is called"
+        )
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"'Tokenizer' object has no attribute {name!r}{hint_for(name, dir(type(self)))}")

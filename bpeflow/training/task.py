@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bpeflow._util.byte_level import mergeable_bytes
-from bpeflow._util.text import Pattern
+from bpeflow._util.text import Pattern, format_count
 from bpeflow.backends.base import EncodedWords, MergeTask
 from bpeflow.config import MergeSettings, Settings
 from bpeflow.counting.counts import PretokenCounts
@@ -216,7 +216,7 @@ def _check_size(vocab_size: int, base: Vocab, with_special_tokens: Vocab) -> Non
     if vocab_size < len(with_special_tokens):
         raise ConfigError(
             f"vocab_size {vocab_size:,} is too small: the tokenizer to extend has {len(base):,} entries"
-            + (f", and {new:,} new special token(s) make {len(with_special_tokens):,}" if new else "")
+            + (f", and {format_count(new, 'new special token')} make {len(with_special_tokens):,}" if new else "")
         )
 
 

@@ -352,9 +352,9 @@ class _Training:
             report = replace(report, learning=_describe(learned, vocab, seconds, self._fingerprint))
             if len(vocab) < settings.sizes[-1]:
                 log.warning(
-                    "the vocabulary has %d entries, not %d: no more pairs could be merged",
-                    len(vocab),
-                    settings.sizes[-1],
+                    "the vocabulary has %s entries, not %s: no more pairs could be merged",
+                    f"{len(vocab):,}",
+                    f"{settings.sizes[-1]:,}",
                 )
             warn_of_long_tokens(learned, settings)
         report = folder.finish(report, self._started)

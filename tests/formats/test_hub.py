@@ -173,3 +173,18 @@ def test_a_repository_that_is_missing_is_an_error_of_one_line(hub: str, tmp_path
     done = from_hub("Tokenizer.from_pretrained('ours/smal')", hub, tmp_path)
     last = done.stderr.splitlines()[-1]
     assert "TokenizerNotFoundError: ours/smal: no such file or folder; no such tokenizer on the HuggingFace hub" in last
+
+
+def test_the_reason_of_a_failed_download_is_its_first_cause(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: str) -> object:
+        try:
+            raise OSError(-2, "Name or service not known")
+        except OSError as error:
+            raise ValueError("Max retries exceeded " * 100) from error
+
+    package = ModuleType("tiktoken")
+    package.get_encoding = fail  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tiktoken", package)
+    with pytest.raises(FileNotFoundError, match=r"tiktoken cannot download \S+: Name or service not known$"):
+        Tokenizer.from_pretrained("cl100k_base")
+    assert not list(cache.iterdir())

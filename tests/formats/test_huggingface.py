@@ -266,7 +266,24 @@ def test_unsupported_parts_are_refused_by_name(
         huggingface.load(edited(edit))
 
 
-@pytest.mark.parametrize("option", ["lstrip", "rstrip", "single_word"])
+def test_a_mask_token_that_takes_the_space_before_it_is_loaded_with_a_warning(
+    edited: Callable[..., Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    """As that of ModernBERT."""
+    spec = huggingface.load(edited(lambda content: content["added_tokens"][1].update({"lstrip": True})))
+    assert "<pad token>" in spec.vocab.special_tokens
+    assert "'<pad token>' takes the white space before it" in caplog.text
+
+
+def test_the_model_of_bert_has_a_name(edited: Callable[..., Path]) -> None:
+    def edit(content: Content) -> None:
+        content["model"] = {"unk_token": "[UNK]", "max_input_chars_per_word": 100, "vocab": {}}
+
+    with pytest.raises(FormatError, match="a WordPiece model, which"):
+        huggingface.load(edited(edit))
+
+
+@pytest.mark.parametrize("option", ["rstrip", "single_word"])
 def test_options_of_added_tokens_that_affect_matching_are_refused(option: str, edited: Callable[..., Path]) -> None:
     with pytest.raises(FormatError, match=rf"added_tokens\[1\]\.{option}: '<pad token>' is not supported"):
         huggingface.load(edited(lambda content: content["added_tokens"][1].update({option: True})))
