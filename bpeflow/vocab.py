@@ -27,6 +27,10 @@ END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>")
 #: The special tokens that fill rows of a matrix, if no other is given, by priority.
 PADDING = ("<|pad|>", "<pad>", "[PAD]")
 
+#: The largest number of unused ids in a vocabulary that is read or given. `Vocab` has an entry of 8 bytes for each, so
+#: a damaged id could otherwise take any amount of memory. Published vocabularies have up to a few hundred.
+MOST_GAPS = 1_000_000
+
 #: Number of special tokens that `repr` of a `Vocab` lists by name.
 _SPECIAL_TOKENS_IN_REPR = 5
 

@@ -6,6 +6,7 @@ import pydoc
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -60,7 +61,17 @@ def test_the_package_shows_its_public_names_and_how_to_use_them() -> None:
 def test_a_tokenizer_is_imported_without_the_models_of_settings() -> None:
     code = "import sys; from bpeflow import Tokenizer; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"pydantic", "regex", "yaml", "rich"} & set(modules)
+    assert not {"pydantic", "regex", "yaml", "rich", "bpeflow.flow.pipeline"} & set(modules)
+
+
+def test_a_training_imports_no_encoder_and_no_format_that_it_does_not_write(tmp_path: Path) -> None:
+    settings = {"vocab_size": 258, "out_dir": str(tmp_path)}
+    code = f"import sys, bpeflow; bpeflow.train({{'input': iter(['low low']), **{settings}}}); print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "bpeflow.formats.gpt2" in modules
+    rooms = {name for name in modules if name.startswith(("bpeflow.tokenizer", "bpeflow.look", "bpeflow.dataset"))}
+    unused = {f"bpeflow.formats.{name}" for name in ("huggingface", "tiktoken", "published", "hub", "live")}
+    assert not rooms | (unused & set(modules))
 
 
 def test_workers_import_neither_settings_nor_the_command_line() -> None:

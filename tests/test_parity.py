@@ -23,7 +23,7 @@ from real_data import real_text
 import bpeflow
 from bpeflow._util.byte_level import from_printable
 from bpeflow.errors import InvalidTextError, SpecialTokenError
-from bpeflow.formats.tiktoken import recover_merges
+from bpeflow.formats.ranks import recover_merges
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.tokenizer.tokenizer import Tokenizer

@@ -63,10 +63,9 @@ class NewFiles:
             OSError: the folder cannot be created.
         """
         if path not in self.temporary:
-            check_replaceable(path)
-            target = Path(os.path.realpath(path))
-            self._made += make_folder(target.parent)
-            self.temporary[path] = target.with_name(f".{target.name}.{os.getpid()}.part")
+            temporary = temporary_path(path)
+            self._made += make_folder(temporary.parent)
+            self.temporary[path] = temporary
         return self.temporary[path]
 
     def _publish(self) -> None:
@@ -139,6 +138,21 @@ def name_errors(path: Path, temporary: Path | None = None) -> Iterator[None]:
         if error.filename in (None, str(temporary)):
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
+
+
+def temporary_path(path: Path) -> Path:
+    """Return the temporary path of a file.
+
+    Raises:
+        FormatError: there is something other than a regular file.
+        OSError: the temporary name, which is longer than the file's, is too long.
+    """
+    check_replaceable(path)
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+    with name_errors(path, temporary), suppress(FileNotFoundError):
+        temporary.stat()
+    return temporary
 
 
 def check_replaceable(path: Path) -> None:
@@ -246,10 +260,13 @@ def write_json(path: Path, values: Mapping[str, Any], indent: int | None = 1) ->
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object. Raises `OSError`, or `ValueError` if it is damaged."""
-    values = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(values, dict):
-        raise ValueError("it is not an object")
-    return verified(values)
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(values, dict):
+            raise ValueError("it is not an object")
+        return verified(values)
+    except RecursionError:
+        raise ValueError("its brackets are nested too deeply") from None
 
 
 #: The key of the checksum.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import reprlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
 from mmap import mmap
 from typing import Literal
 from unicodedata import east_asian_width
@@ -51,11 +52,18 @@ def short_repr(value: object) -> str:
     return _SHORT.repr(value).encode("utf-8", "backslashreplace").decode()
 
 
+#: Settings that replace or discard files. No message suggests them for a misspelled name.
+_NEVER_SUGGESTED = ("overwrite", "restart")
+
+
 def close_matches(word: str, known: Iterable[str], n: int = 1) -> list[str]:
-    """Return up to `n` of the known words that `word` may be a misspelling of, the most likely first."""
+    """Return up to `n` of the known words that `word` may be a misspelling of, the most likely first.
+
+    Flags and settings that replace or discard files are left out.
+    """
     from difflib import get_close_matches  # only needed after a mistake
 
-    return get_close_matches(word, list(known), n)
+    return get_close_matches(word, [other for other in known if other.strip("-") not in _NEVER_SUGGESTED], n)
 
 
 def format_count(count: int, noun: str) -> str:
@@ -119,3 +127,17 @@ def _literal(text: str) -> str:
 def _columns(text: str) -> int:
     """Return an upper bound on the columns that a text takes on a terminal."""
     return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
+
+
+class Described:
+    """A result that `print` and notebooks show as labelled lines, without rich, which takes time to import."""
+
+    def describe(self) -> Iterator[tuple[str, str]]:
+        """Yield labelled lines. One without a label belongs to the line before it."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return "\n".join(f"{label:<9}{text}".rstrip() for label, text in self.describe())
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"

@@ -12,7 +12,7 @@ from bpeflow._util.native import build_records
 from bpeflow.backends import BACKENDS
 from bpeflow.cli.parser import Parser
 from bpeflow.errors import NativeUnavailableError
-from bpeflow.look.tables import output_console, print_fields, print_table
+from bpeflow.look.tables import output_console, print_fields, print_json, print_table
 from bpeflow.pretokenize.native import chosen_instructions, native_instructions, native_unicode_version, why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer, unicode_version
 
@@ -21,6 +21,7 @@ def backends_parser() -> Parser:
     """Return the parser of its flags."""
     parser = Parser("backends", "List the merge backends, and why any is unavailable.")
     parser.add_argument("--verbose", action="store_true", help="also print how bpeflow was built, and what it uses")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
     return parser
 
 
@@ -28,13 +29,19 @@ def run_backends(options: Namespace) -> None:
     """List the backends."""
     console = output_console()
     reasons = {backend: backend.unavailable() for backend in BACKENDS}
+    reason = why_regex(load_pretokenizer("gpt2"))
+    auto = next(b.name for b, why in reasons.items() if why is None)
+    counting = f"by the regex module: {reason}" if reason else f"native, {chosen_instructions()}"
+    if options.json:
+        backends = [
+            {"name": b.name, "available": not why, "description": b.describe(), "reason": why}
+            for b, why in reasons.items()
+        ]
+        print_json({"backends": backends, "auto": auto, "counting": counting, **dict(_details())})
+        return
     rows = [(b.name, "no" if reason else "yes", reason or b.describe()) for b, reason in reasons.items()]
     print_table(console, ("backend", "available", "description, or the reason"), rows, "lll")
-    reason = why_regex(load_pretokenizer("gpt2"))
-    fields = [
-        ("backend: auto", f"selects {next(b.name for b, reason in reasons.items() if reason is None)}"),
-        ("counting", f"by the regex module: {reason}" if reason else f"native, {chosen_instructions()}"),
-    ]
+    fields = [("backend: auto", f"selects {auto}"), ("counting", counting)]
     print_fields(console, [*fields, *(_details() if options.verbose else ())])
 
 

@@ -80,7 +80,9 @@ def compare_parser() -> Parser:
         "--threads", metavar="NUMBERS", type=numbers, default=[], help="for omp, e.g. 1,2,4 (default: one per core)"
     )
     parser.add_argument("--rounds", metavar="N", type=number, default=1, help="repetitions; medians are shown")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="also write all figures to this file")
+    parser.add_argument(
+        "--json", metavar="FILE", type=Path, help="also write all figures to this file; - prints them instead"
+    )
     add_run_flags(parser, NOT_LEARNING | {"backend", "threads", "out_dir", "resume", "restart", "overwrite"})
     return parser
 
@@ -93,9 +95,8 @@ def run_compare(options: Namespace) -> None:
     settings = settings_for_learning(earlier, path, options.counts, options.config, settings_of(options))
     settings, base = resolve_initial(settings)
     progress = Console(stderr=True, quiet=options.quiet, highlight=False)
-    largest = settings.model_copy(update={"vocab_size": settings.sizes[-1]})
     learned = compare(
-        counts, largest, entrants, options.rounds, base,
+        counts, settings.for_learning(), entrants, options.rounds, base,
         on_result=lambda contender: progress.print(f"{contender}: {contender.seconds[-1]:.3f} s"),
     )  # fmt: skip
     if options.json is not None:
@@ -107,6 +108,8 @@ def run_compare(options: Namespace) -> None:
             "contenders": [contender.to_dict() for contender in entrants],
         }
         print_json(figures, options.json)
+    if options.json == Path("-"):
+        return
     print_comparison(output_console(), counts, learned, entrants)
 
 

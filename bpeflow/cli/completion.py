@@ -16,8 +16,7 @@ from bpeflow.config import Settings, all_settings
 from bpeflow.config.encoding import EncodeSettings
 from bpeflow.formats.any_format import FORMATS
 from bpeflow.formats.published import PUBLISHED
-from bpeflow.pretokenize.patterns import NAMED_PATTERNS
-from bpeflow.pretokenize.published import PUBLISHED_PATTERNS
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS, PUBLISHED_PATTERNS
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -10,7 +10,7 @@ from bpeflow.cli.progress import set_up_logging
 from bpeflow.cli.settings import add_settings, settings_of
 from bpeflow.config import OutputSettings, make_settings
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.formats import any_format
+from bpeflow.formats import any_format, hub
 from bpeflow.formats.tokenizer_spec import TransformersOptions
 
 _CONVERT = """\
@@ -20,9 +20,9 @@ lack). SRC is a run folder, or a file or folder in any of these formats. DST is 
 write.
 
   bpeflow convert runs/owt my_model --to huggingface --eos '<|endoftext|>'
-  bpeflow convert runs/owt tokenizer.json --to huggingface
+  bpeflow convert runs/owt tokenizer.json
   bpeflow convert cl100k_base.tiktoken mine --to gpt2
-  bpeflow convert ranks.tiktoken tokenizer.json --to huggingface --pattern llama3 --special_tokens '<|end|>'
+  bpeflow convert ranks.tiktoken tokenizer.json --pattern llama3 --special_tokens '<|end|>'
 """
 
 
@@ -31,7 +31,10 @@ def convert_parser() -> Parser:
     parser = Parser("convert", _CONVERT, "SRC DST [flags]")
     parser.add_argument("source", metavar="SRC", type=Path, help="tokenizer to read, or its published name")
     parser.add_argument("target", metavar="DST", type=Path, help="folder or file to write")
-    parser.add_argument("--to", metavar="NAME", required=True, help="gpt2, huggingface or tiktoken")
+    parser.add_argument(
+        "--to", metavar="NAME",
+        help="gpt2, huggingface (or hf) or tiktoken (default: by DST's ending, and gpt2 for a folder)",
+    )  # fmt: skip
     add_description_flags(parser)
     parser.add_argument("--overwrite", action="store_true", help="replace a tokenizer in DST")
     title = "folder for transformers (--to huggingface)"
@@ -43,7 +46,7 @@ def run_convert(options: Namespace) -> None:
     """Convert a tokenizer."""
     set_up_logging()
     output = make_settings(OutputSettings, {"formats": "huggingface", **settings_of(options)})
-    spec = any_format.load_pretrained(str(options.source), **description(options))
+    spec = hub.load_pretrained(str(options.source), **description(options))
     for path in any_format.save(spec, options.target, options.to, options.overwrite, TransformersOptions.of(output)):
         print(path)  # noqa: T201
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from argparse import Namespace
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from bpeflow._util.text import format_count, format_size, one_line
 from bpeflow.cli.parser import Parser, add_output_flag, add_quiet_flag, add_tokenizer_flag, description
@@ -13,17 +17,15 @@ from bpeflow.cli.settings import add_corpus_flags, corpus_of
 from bpeflow.config.encoding import EncodeSettings
 from bpeflow.dataset.decode import decode_file
 from bpeflow.dataset.encode import encode_file
+from bpeflow.errors import ConfigError, OutputError
 from bpeflow.tokenizer.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    pass
 
 _ENCODE = """\
 Encode a corpus to a token file: the ids of its documents, concatenated, as little-endian uint16 or uint32. A JSON
 sidecar (train.bin.json) describes it; --index also writes where each document starts (train.bin.idx, uint64).
 
 --shard_tokens divides the file into train_000000.bin and so on, between documents, and --val_fraction chooses documents
-at random for val.bin. --engine ray encodes on a Ray cluster.
+at random for val.bin. --engine ray encodes on a Ray cluster. --out - prints the ids in binary, once all are complete.
 
   bpeflow encode --tokenizer runs/owt --input 'corpus/*.txt' --out train.bin
   bpeflow encode --tokenizer runs/mix --config mix.yaml --out train.bin
@@ -38,7 +40,7 @@ def encode_parser() -> Parser:
     """Return the parser of its flags."""
     parser = Parser("encode", _ENCODE)
     add_tokenizer_flag(parser)
-    add_output_flag(parser, "token file to write")
+    add_output_flag(parser, "token file to write, or - for the ids on standard output", standard_output=True)
     add_corpus_flags(parser, EncodeSettings)
     add_quiet_flag(parser)
     return parser
@@ -47,10 +49,39 @@ def encode_parser() -> Parser:
 def run_encode(options: Namespace) -> None:
     """Encode a corpus."""
     settings = corpus_of(options, EncodeSettings)
-    with observing(options.quiet) as observer:
+    piped = str(options.out) == "-"
+    if piped:
+        _check_piped(settings)
+    with observing(options.quiet) as observer, TemporaryDirectory() as folder:
+        out = Path(folder, "ids.bin") if piped else options.out
         tokenizer = Tokenizer.from_pretrained(options.tokenizer, **description(options))
-        corpus = encode_file(tokenizer, settings.pop("inputs"), options.out, observer=observer, **settings)
-    print_summary(corpus.describe(), options.quiet)
+        corpus = encode_file(tokenizer, settings.pop("inputs"), out, observer=observer, **settings)
+        if piped:
+            _copy_to_standard_output(out)
+    if not piped:
+        print_summary(corpus.describe(), options.quiet)
+
+
+def _check_piped(settings: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` for settings that need files, or a terminal in place of a pipe."""
+    needs_file = ("index", "shard_tokens", "val_fraction", "engine.kind", "engine")
+    given = [key for key in needs_file if settings.get(key)]
+    if settings.get("format") not in (None, "bin"):
+        given.append("format")
+    if given:
+        raise ConfigError(f"--out -: standard output takes the ids of one file in binary; {given[0]} needs a file")
+    if sys.stdout.isatty():
+        raise ConfigError("--out -: the ids are binary, so send them to a pipe or a file; show --ids prints numbers")
+
+
+def _copy_to_standard_output(path: Path) -> None:
+    """Copy a finished file to standard output. Raises `OutputError` if that is closed or full."""
+    with path.open("rb") as file:
+        try:
+            shutil.copyfileobj(file, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+        except OSError as error:
+            raise OutputError(f"cannot write to standard output: {error.strerror}") from error
 
 
 # ---- decode ----
@@ -67,7 +98,9 @@ def decode_parser() -> Parser:
     """Return the parser of its flags."""
     parser = Parser("decode", _DECODE)
     add_tokenizer_flag(parser)
-    parser.add_argument("--input", metavar="FILE", type=Path, required=True, dest="source", help="token file to read")
+    parser.add_argument(
+        "--input", "-i", metavar="FILE", type=Path, required=True, dest="source", help="token file to read"
+    )
     add_output_flag(parser, "text file to write")
     parser.add_argument(
         "--any_tokenizer", action="store_true", help="decode even if the file was encoded with another tokenizer"

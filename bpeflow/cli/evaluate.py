@@ -40,7 +40,11 @@ def evaluate_parser() -> Parser:
         "--for_size", metavar="SIZE", type=size, help="also estimate how long encoding this much takes, e.g. 12gb"
     )
     parser.add_argument(
-        "--json", metavar="FILE", type=Path, dest="json_path", help="also write all figures to this file"
+        "--json",
+        metavar="FILE",
+        type=Path,
+        dest="json_path",
+        help="also write all figures to this file; - prints them instead",
     )
     add_quiet_flag(parser)
     return parser
@@ -59,4 +63,6 @@ def run_evaluate(options: Namespace) -> None:
         report = evaluate(tokenizers, corpus.pop("inputs"), baseline=options.baseline, observer=observer, **corpus)
     if options.json_path is not None:
         print_json(report.to_dict(options.for_size), options.json_path)
+    if options.json_path == Path("-"):
+        return
     report.print_to(output_console(), options.for_size)

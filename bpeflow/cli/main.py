@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import io
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
@@ -103,6 +104,8 @@ def _run(argv: Sequence[str]) -> int:
     if name not in COMMANDS:
         close = close_matches(name, COMMANDS)
         hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(COMMANDS)}"
+        if os.path.exists(name) or {*name} & {*"./*"}:  # noqa: PTH110 (pathlib takes time to import)
+            hint = f"to train on a file: bpeflow --input {shlex.quote(name)}"
         raise ConfigError(f"unknown command {name!r}; {hint}")
     parser, run = load_command(name)
     run(parser.parse(rest))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
@@ -30,7 +31,6 @@ _ELSEWHERE = {
     "--jobs": ("--threads", "--num_counter"),
     "--num_workers": ("--num_counter", "--threads"),
     "--workers": ("--num_counter", "--threads"),
-    "--force": ("--overwrite",),
 }
 
 
@@ -68,20 +68,26 @@ class Parser(argparse.ArgumentParser):
         for word in argv[: argv.index("--") if "--" in argv else None]:
             if (flag := word.partition("=")[0]).startswith("--") and flag not in known:
                 self._refuse(flag, known)
+        if argv and not argv[0].startswith("-") and all(argument.option_strings for argument in self.arguments):
+            self._refuse_positional(argv[0], known)  # before flags that are missing
         options, rest = self.parse_known_intermixed_args(argv)  # an optional argument may follow flags
         for word in rest:
             if word.startswith("-"):
                 self._refuse(word, known)
-            hint = f"; did you mean --input {quote(word)}?" if "--input" in known else ""
-            self.error(f"unexpected argument {word!r}{hint}")
+            self._refuse_positional(word, known)
         return options
 
     def error(self, message: str) -> NoReturn:
         """Raise `ConfigError`."""
         message = message.removeprefix("argument ").replace("the following arguments are required:", "missing:")
+        message = re.sub(r"(--\w+)/-\w\b", r"\1", message)  # without the short name
         for expected in ("expected one argument", "expected at least one argument"):
             message = message.replace(expected, "needs a value (--flag=VALUE if that begins with a dash)")
         raise ConfigError(f"{message} (see {self.prog} --help)")
+
+    def _refuse_positional(self, word: str, known: Sequence[str]) -> NoReturn:
+        hint = f"; did you mean --input {quote(word)}?" if "--input" in known else ""
+        self.error(f"unexpected argument {word!r}{hint}")
 
     def _refuse(self, flag: str, known: Sequence[str]) -> NoReturn:
         if close := [name for name in _ELSEWHERE.get(flag, ()) if name in known] or close_matches(flag, known):
@@ -139,9 +145,10 @@ def add_counts_flag(parser: Parser) -> None:
     )
 
 
-def add_output_flag(parser: Parser, what: str) -> None:
+def add_output_flag(parser: Parser, what: str, *, standard_output: bool = False) -> None:
     """Add the required ``--out``."""
-    parser.add_argument("--out", metavar="FILE", type=_output_file, required=True, help=what)
+    kind = Path if standard_output else _output_file
+    parser.add_argument("--out", "-o", metavar="FILE", type=kind, required=True, help=what)
 
 
 def add_quiet_flag(parser: Parser) -> None:

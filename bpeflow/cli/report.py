@@ -23,7 +23,7 @@ def report_parser() -> Parser:
     parser = Parser("report", _DESCRIPTION, "RUN")
     parser.add_argument("run", metavar="RUN", type=Path, help="run folder")
     parser.add_argument(
-        "--out", metavar="FILE", type=Path, help="the page to write (default: report.html in the run folder)"
+        "--out", "-o", metavar="FILE", type=Path, help="the page to write (default: report.html in the run folder)"
     )
     parser.add_argument(
         "--sample", metavar="PATH", nargs="+", action="extend", default=[],

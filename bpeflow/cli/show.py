@@ -26,6 +26,7 @@ tokenizer has them), and why neighbours did not merge. --html writes the same to
   bpeflow show runs/owt "The quick brown fox"
   bpeflow show runs/owt --explain " unbelievable"
   bpeflow show runs/owt --input corpus.jsonl.gz --first 2kb
+  bpeflow show runs/owt --ids "The quick brown fox"
   git diff | bpeflow show cl100k_base.tiktoken - --html diff.html
 """
 
@@ -43,7 +44,7 @@ def show_parser() -> Parser:
     )
     parser.add_argument("text", metavar="TEXT", nargs="?", help="text to show, or - for standard input")
     parser.add_argument(
-        "--input", metavar="PATH", nargs="+", dest="inputs",
+        "--input", "-i", metavar="PATH", nargs="+", dest="inputs",
         help="show the beginning of files, folders, globs, URLs, or - for standard input instead",
     )  # fmt: skip
     parser.add_argument(
@@ -51,6 +52,8 @@ def show_parser() -> Parser:
     )
     add_description_flags(parser)
     parser.add_argument("--explain", action="store_true", help="also show merges, and why neighbours did not merge")
+    parser.add_argument("--ids", action="store_true", help="print the ids alone, on one line")
+    parser.add_argument("--json", action="store_true", help="print the tokens as JSON")
     parser.add_argument("--html", metavar="FILE", type=Path, help="write a self-contained page instead")
     return parser
 
@@ -61,6 +64,9 @@ def run_show(options: Namespace) -> None:
         raise ConfigError("need a TEXT to show, - for standard input, or --input PATH")
     set_up_logging()
     from rich.console import Console
+
+    from bpeflow.look.render import to_json
+    from bpeflow.look.tables import print_json
 
     tokenizer = Tokenizer.from_pretrained(options.tokenizer, **description(options))
     text = options.text
@@ -76,6 +82,12 @@ def run_show(options: Namespace) -> None:
             log.info("showing these words; --input %s shows the file", text)
         text = os.fsencode(text).decode(errors="replace")
     explanation = tokenizer.explain(text)
+    if options.ids:
+        sys.stdout.write(" ".join(map(str, explanation.ids)) + "\n")
+        return
+    if options.json:
+        print_json({"text": text, "tokens": to_json(explanation.tokens)})
+        return
     if options.html is not None:
         write_text(options.html, explanation.to_page(options.tokenizer.resolve().name, options.explain))
         return

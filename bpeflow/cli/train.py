@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from argparse import Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -10,11 +11,13 @@ from bpeflow._util.text import one_line
 from bpeflow.cli.parser import Parser
 from bpeflow.cli.settings import add_run_flags, settings_of
 from bpeflow.config import Settings, load_values
-from bpeflow.errors import ConfigError
+from bpeflow.errors import ConfigError, ScratchError, WorkerDiedError
 
 if TYPE_CHECKING:
     from bpeflow.progress import Observer
     from bpeflow.training.train import TrainResult
+
+log = logging.getLogger(__name__)
 
 _DESCRIPTION = """\
 Train a byte-level BPE tokenizer: count the pre-tokens of a corpus, learn merges, write vocab.json and merges.txt.
@@ -49,11 +52,16 @@ def run_training(settings: Settings, quiet: bool, work: Callable[[Observer], Tra
     """Do `work` with progress shown, and print the summary of its result."""
     from bpeflow.cli.progress import observing, print_summary
     from bpeflow.run_dir.layout import REPORT_FILE
+    from bpeflow.run_dir.resume import how_to_continue
     from bpeflow.run_dir.summary import describe_run
 
     if settings.out_dir is None:
         raise ConfigError("no output folder: give --out_dir FOLDER, or out_dir in the config")
-    with observing(quiet) as observer:
-        result = work(observer)
+    try:
+        with observing(quiet) as observer:
+            result = work(observer)
+    except (KeyboardInterrupt, OSError, ScratchError, WorkerDiedError):
+        log.warning("%s", how_to_continue(settings.out_dir))
+        raise
     written = one_line(f"{settings.out_dir}: {', '.join([*result.report.files, REPORT_FILE])}")
     print_summary([("", ""), *describe_run(result.report), ("written", written)], quiet)

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import ItemsView, Iterable, Iterator, Mapping
 from itertools import pairwise
-from math import prod
 from operator import index, itemgetter, mul
 from pathlib import Path
-from typing import Any, SupportsIndex, cast, get_args
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
 from bpeflow._util.atomic import atomic_path
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy
+from bpeflow.counting.count_files import NpzContent, explain_npz_errors, read_npz, read_tsv, write_npz, write_tsv
 from bpeflow.counting.shards import MAX_COUNT
 from bpeflow.counting.thinning import Arrays, canonical_order, pretoken_hashes, thin
-from bpeflow.counting.tsv import read_tsv, write_tsv
-from bpeflow.errors import ConfigError, CountOverflowError, FormatError, InputTypeError
-from bpeflow.pretokenize.normalizer import load_normalizer
-
-#: The version of the layout that `PretokenCounts.save` writes.
-FILE_VERSION = 1
+from bpeflow.errors import CountOverflowError, FormatError, InputTypeError
 
 
 class PretokenCounts(Mapping[bytes, int]):
@@ -217,8 +211,12 @@ class PretokenCounts(Mapping[bytes, int]):
 
     __hash__ = None  # type: ignore[assignment]  # equality compares the content, which is too large to hash
 
+    @property
+    def _content(self) -> NpzContent:
+        return self.data, self.offsets, self.counts, self.pattern, self.unmatched, self.normalizer
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return PretokenCounts, (self.data, self.offsets, self.counts, self.pattern, self.unmatched, self.normalizer)
+        return PretokenCounts, self._content
 
     def __repr__(self) -> str:
         return f"PretokenCounts({len(self):,} distinct pre-tokens, {self.total:,} in all)"
@@ -245,51 +243,15 @@ class PretokenCounts(Mapping[bytes, int]):
 
     def dump(self, path: Path) -> None:
         """Write as `save` does, but not atomically: the caller gives the file its name when it is complete."""
-        with path.open("wb") as file:
-            arrays = {"version": np.array([FILE_VERSION], "<i8"), "data": self.data}
-            arrays["offsets"] = self.offsets.astype("<i8", copy=False)
-            arrays["counts"] = self.counts.astype("<i8", copy=False)
-            if self.pattern is not None:
-                arrays |= {"pattern": np.array(self.pattern), "unmatched": np.array(self.unmatched)}
-            if self.normalizer:
-                arrays |= {"normalizer": np.array(self.normalizer)}
-            try:
-                np.savez(file, **cast(Any, arrays))
-            except ValueError as error:
-                if isinstance(error.__context__, KeyboardInterrupt):  # after which zipfile complains
-                    raise error.__context__ from None
-                raise
+        write_npz(path, *self._content)
 
     @classmethod
     def load(cls, path: str | Path) -> PretokenCounts:
         """Read a file that `save` wrote. Raises `FormatError`, with the path, for any other file."""
-        if Path(path).is_dir():
-            raise FormatError(f"{path}: is a folder; the counts in a run folder are the file counts.npz")
-        try:
-            _check_sizes(Path(path))
-            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                if arrays["version"].tolist() != [FILE_VERSION]:
-                    raise FormatError(
-                        f"counts of version {arrays['version']}; this bpeflow reads version {FILE_VERSION}"
-                    )
-                data, offsets, numbers = (_native_order(arrays[name]) for name in ("data", "offsets", "counts"))
-                counts = cls(data, offsets, numbers)
-                if "pattern" in arrays:
-                    names = arrays["normalizer"].tolist() if "normalizer" in arrays else ()
-                    counts = counts.with_pattern(
-                        _pattern(arrays["pattern"]), _policy(str(arrays["unmatched"])), load_normalizer(names).names
-                    )
+        with explain_npz_errors(Path(path)):
+            counts = cls(*read_npz(Path(path)))
             _check_canonical(counts)
             return counts
-        except FormatError as error:
-            raise FormatError(f"{path}: {error}") from None
-        except (
-            ConfigError, ValueError, KeyError, AttributeError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile,
-        ) as error:  # fmt: skip
-            raise FormatError(
-                f"{path}: not a file of pre-token counts, or a damaged one; "
-                "TSV counts are read from files that end in .tsv"
-            ) from error
 
     @classmethod
     def read(cls, path: str | Path) -> PretokenCounts:
@@ -322,18 +284,6 @@ class _Items(ItemsView[bytes, int]):
         return self._counts._pairs(len(self._counts))
 
 
-def _pattern(value: npt.NDArray[np.str_]) -> Pattern:
-    steps = value.tolist()
-    return steps if isinstance(steps, str) else tuple(map(str, steps))
-
-
-def _policy(unmatched: str) -> UnmatchedPolicy:
-    for policy in get_args(UnmatchedPolicy):
-        if policy == unmatched:
-            return cast(UnmatchedPolicy, policy)
-    raise FormatError(f"unmatched is {unmatched!r}; it must be one of {', '.join(get_args(UnmatchedPolicy))}")
-
-
 def _ending(path: str | Path) -> str:
     ending = Path(path).suffix.lower()
     if ending not in (".npz", ".tsv"):
@@ -355,28 +305,6 @@ def _encode(token: str | bytes) -> bytes:
         return token.encode() if isinstance(token, str) else token
     except UnicodeEncodeError:
         raise FormatError(f"pre-token {token!r} has a lone surrogate, which UTF-8 cannot encode") from None
-
-
-def _check_sizes(path: Path) -> None:
-    """Refuse arrays that would take more memory than the file has bytes: compressed ones, and false headers."""
-    with zipfile.ZipFile(path) as archive:
-        for member in archive.infolist():
-            if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
-                raise FormatError(f"{member.filename} is compressed, which counts are not; write them again")
-            with archive.open(member) as stream:
-                if np.lib.format.read_magic(stream) != (1, 0):
-                    raise FormatError(f"{member.filename} is not an array in version 1.0 of numpy's format")
-                shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
-            if prod(shape) * dtype.itemsize > member.file_size:
-                raise FormatError(
-                    f"damaged: {member.filename} claims to have {prod(shape):,} entries of {dtype.itemsize} bytes, but "
-                    f"has {member.file_size:,} bytes"
-                )
-
-
-def _native_order(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return an array of this processor's byte order, which that of a file need not have."""
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def _check_arrays(data: npt.NDArray[Any], offsets: npt.NDArray[Any], counts: npt.NDArray[Any]) -> None:

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from bpeflow import __version__
-from bpeflow._util.text import format_count, format_size, one_line
+from bpeflow._util.text import Described, format_count, format_size, one_line
 from bpeflow.config import make_settings
 from bpeflow.config.encoding import EncodeSettings
 from bpeflow.corpus.documents import Delimiters, DocumentStatistics
@@ -23,7 +23,6 @@ from bpeflow.dataset.token_set import TokenSet, check_not_input
 from bpeflow.dataset.token_writer import new_token_set
 from bpeflow.errors import ConfigError, InputTypeError, explain_memory_error
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
-from bpeflow.look.described import Described
 from bpeflow.progress import Observer, observer_for
 from bpeflow.signatures import takes_settings
 from bpeflow.tokenizer.parallel import validate_threads

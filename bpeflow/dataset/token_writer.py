@@ -18,7 +18,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow._util.atomic import NewFiles, hold_part, name_errors, new_files, remove_dead_parts
+from bpeflow._util.atomic import NewFiles, hold_part, name_errors, new_files, remove_dead_parts, temporary_path
 from bpeflow.dataset import megatron
 from bpeflow.dataset.token_file import DTYPES, FORMAT, NPY_HEADER, OFFSET_DTYPE, VERSION, Ids, index_path, sidecar_path
 from bpeflow.dataset.token_set import Split, TokenSet
@@ -304,6 +304,8 @@ def new_token_set(tokens: TokenSet, facts: Mapping[str, Any]) -> Iterator[TokenS
     Raises as `new_files` does.
     """
     remove_dead_parts(tokens.first, lambda name: tokens.owner(name)[0] is not None)
+    for file in tokens.files_of(tokens.first):
+        temporary_path(file)  # now, not after the work: some names are longer than the first one
     with ExitStack() as streams, new_files() as files:
         first = files.new(tokens.first)
         with name_errors(tokens.first, first):

@@ -12,9 +12,6 @@ from typing import Any
 
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, TokenizerNotFoundError
 from bpeflow.formats import gpt2
-from bpeflow.formats.hub import find_pretrained
-from bpeflow.formats.live import from_object
-from bpeflow.formats.published import find_name
 from bpeflow.formats.tokenizer_spec import NO_OPTIONS, TokenizerSpec, TransformersOptions, add_special_tokens
 from bpeflow.pretokenize.regex import load_pretokenizer, simplest_pattern
 
@@ -77,6 +74,9 @@ FORMATS = (
     _TIKTOKEN,
 )
 
+#: Other names of formats.
+_ALIASES = {"hf": "huggingface", "tokenizers": "huggingface", "transformers": "huggingface"}
+
 #: The files that are searched in a folder, in this order. A folder with ``bpeflow.json`` has the most complete
 #: description of a tokenizer, and one with GPT-2's two files only has the least complete.
 _SEARCH_ORDER = (
@@ -120,11 +120,11 @@ def load(
         load_pretokenizer(chosen)  # raises if it is invalid
     if isinstance(source, (str, Path)):
         found, file = find_format(Path(source))
-        description = None if known is None else find_name(known, file.parent)
+        description = None if known is None else _module("published").find_name(known, file.parent)
         spec = found.load(file, chosen, description) if found is _TIKTOKEN else found.load(file)
     else:
-        description = None if known is None else find_name(known, Path())
-        spec = from_object(source)
+        description = None if known is None else _module("published").find_name(known, Path())
+        spec = _module("live").from_object(source)
     vocab = spec.vocab
     if description is not None:
         vocab = add_special_tokens(vocab, description.special_tokens)
@@ -136,22 +136,10 @@ def load(
     return replace(spec, vocab=vocab, pattern=chosen, unmatched="isolate")
 
 
-def load_pretrained(
-    name: str | Path,
-    pattern: str | Sequence[str] | None = None,
-    special_tokens: Mapping[str, int | None] | Iterable[str] = (),
-    known: str | None = None,
-    revision: str | None = None,
-) -> TokenizerSpec:
-    """Read a tokenizer by its path or its name (`find_pretrained`), with the other arguments and errors of `load`."""
-    found, published = find_pretrained(name, revision)
-    return load(found, pattern, special_tokens, known or published)
-
-
 def save(
     spec: TokenizerSpec,
     path: Path,
-    name: str,
+    name: str | None = None,
     overwrite: bool = False,
     options: TransformersOptions = NO_OPTIONS,
 ) -> list[Path]:
@@ -163,7 +151,8 @@ def save(
         spec: the tokenizer.
         path: the file to write, if its name is one of the format; otherwise a folder, which is created if it is
             missing.
-        name: the name of the format.
+        name: the name of the format, or an alias such as ``hf``; by default the format of the file's ending, and
+            ``gpt2`` for a folder.
         overwrite: whether to replace what is there: a file, or the files of this format in a folder; of another
             tokenizer in the folder, the files of all formats.
         options: what transformers reads from a folder in the ``huggingface`` format.
@@ -173,6 +162,7 @@ def save(
         FormatError: the format cannot hold the tokenizer.
         AlreadyExistsError: there is such a file already, or another tokenizer, and `overwrite` is false.
     """
+    name = name or _format_of_name(path)
     format_, file, is_file = _target(path, name)
     if not is_file and path.exists() and not path.is_dir():
         endings = ", ".join(known.suffix for known in FORMATS if known.suffix)
@@ -209,7 +199,7 @@ def write(spec: TokenizerSpec, path: Path, name: str, options: TransformersOptio
 
 def _target(path: Path, name: str) -> tuple[Format, Path, bool]:
     """Return the format, the main file to write in it, and whether that is all that there is to write."""
-    format_ = next((known for known in FORMATS if known.name == name), None)
+    format_ = next((known for known in FORMATS if known.name == _ALIASES.get(name, name)), None)
     if format_ is None:
         raise ConfigError(f"unknown format {name!r}; need one of {', '.join(known.name for known in FORMATS)}")
     is_file = format_.matches_name(path) and not path.is_dir()
@@ -240,7 +230,7 @@ def describe(path: Path) -> str:
     return f"a tokenizer ({size}, {str(spec.pattern)[:60]}, {format_.name} format, written {written})"
 
 
-def format_of_name(path: Path) -> str:
+def _format_of_name(path: Path) -> str:
     """Return the name of the format that a path to write to has the ending of; ``gpt2`` for a folder."""
     matching = (known.name for known in FORMATS if known.matches_name(path) and not path.is_dir())
     return next(matching, "gpt2")

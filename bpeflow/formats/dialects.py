@@ -23,8 +23,7 @@ from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_r
 from bpeflow.errors import FormatError, PatternTimeoutError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.formats.untrusted import Part, check_pattern, is_text
-from bpeflow.pretokenize.patterns import NAMED_PATTERNS
-from bpeflow.pretokenize.published import BLOOM_PUBLISHED, KIMI, KIMI_PUBLISHED, PUBLISHED_PATTERNS
+from bpeflow.pretokenize.patterns import BLOOM_PUBLISHED, KIMI, KIMI_PUBLISHED, NAMED_PATTERNS, PUBLISHED_PATTERNS
 from bpeflow.pretokenize.regex import load_pretokenizer, simplest_pattern
 
 log = logging.getLogger(__name__)

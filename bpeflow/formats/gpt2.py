@@ -37,7 +37,6 @@ from bpeflow._util.byte_level import BYTE_CHARACTERS, UTF8_BYTES, describe_byte_
 from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats.printable import find_merge_ids, ids_by_form, merge_lines, vocab_of_forms
-from bpeflow.formats.published import find_merges
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens
 from bpeflow.formats.untrusted import (
     Part,
@@ -129,6 +128,8 @@ def load(folder: Path) -> TokenizerSpec:
         if not required.is_file():
             raise FormatError(f"no {required.name} in {folder}; need a run folder or a folder in GPT-2's format")
     if not path.is_file():
+        from bpeflow.formats.published import find_merges  # only for files without a description of their own
+
         vocab = load_files(vocab_path, merges_path)
         if found := find_merges(vocab, folder):
             known = {} if vocab.special_tokens else found.special_tokens

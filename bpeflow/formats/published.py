@@ -17,7 +17,7 @@ from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, close_m
 from bpeflow.errors import ConfigError
 from bpeflow.formats.printable import merge_lines
 from bpeflow.formats.untrusted import Part, is_text, read_json
-from bpeflow.pretokenize.published import KIMI
+from bpeflow.pretokenize.patterns import KIMI
 from bpeflow.vocab import Vocab
 
 #: The file beside a vocabulary in which HuggingFace's transformers finds the special tokens.

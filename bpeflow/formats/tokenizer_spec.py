@@ -12,11 +12,10 @@ import numpy as np
 from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_repr
 from bpeflow.errors import ConfigError, InputTypeError
-from bpeflow.formats.untrusted import MOST_GAPS
 from bpeflow.pretokenize.normalizer import load_normalizer
 from bpeflow.pretokenize.patterns import NAMED_REGEXES
 from bpeflow.pretokenize.regex import load_pretokenizer, simplest_pattern
-from bpeflow.vocab import Vocab
+from bpeflow.vocab import MOST_GAPS, Vocab
 
 if TYPE_CHECKING:
     from bpeflow.config import OutputSettings

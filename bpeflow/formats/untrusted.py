@@ -18,10 +18,7 @@ from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import Pattern, short_repr
 from bpeflow.errors import FormatError, PatternError, TokenizerNotFoundError
 from bpeflow.pretokenize.regex import load_pretokenizer
-
-#: The largest number of unused ids in a file. `Vocab` has an entry of 8 bytes for each, so a damaged id could otherwise
-#: take any amount of memory. Published vocabularies have up to a few hundred.
-MOST_GAPS = 1_000_000
+from bpeflow.vocab import MOST_GAPS
 
 PatternType = TypeVar("PatternType", bound=Pattern)
 

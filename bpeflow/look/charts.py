@@ -164,7 +164,7 @@ def draw_monitored(charts: Charts, monitored: Sequence[Mapping[str, Any]]) -> It
     yield figure("Throughput", chart, "Text counted per second, between two samples.")
     depths: dict[str, Curve] = {}
     for queue in monitored[0]["queues"]:
-        with_queue = [sample for sample in monitored if queue in sample["queues"]]
+        with_queue = [sample for sample in monitored if queue in sample["queues"] and queue in sample["bounds"]]
         fills = [100 * _fill(sample, queue) for sample in with_queue]
         depths[queue] = ([sample["elapsed"] for sample in with_queue], fills)
     yield figure(

@@ -17,14 +17,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from bpeflow import __version__
 from bpeflow._util.atomic import write_text
-from bpeflow._util.text import format_size
+from bpeflow._util.text import format_size, short_repr
 from bpeflow.config import Settings
 from bpeflow.corpus.excerpts import TextSample, sample_corpus
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, FormatError
+from bpeflow.flow import MonitorSample
 from bpeflow.look.charts import (
     Charts,
     Curve,
@@ -186,7 +188,13 @@ def _read_samples(path: Path) -> list[dict[str, Any]]:
         return []
     try:
         samples = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except ValueError as error:
+        TypeAdapter(list[MonitorSample]).validate_python(samples)
+    except ValidationError as error:
+        first = error.errors()[0]
+        line, *keys = first["loc"]
+        where = f"{path}: line {int(line) + 1}: {'.'.join(map(str, keys))}"
+        raise FormatError(f"{where}: not a sample of the monitor: {first['msg']}") from None
+    except (ValueError, RecursionError) as error:
         raise FormatError(f"{path}: not samples of the monitor: {error}") from error
     earlier = last = 0.0
     for sample in samples:
@@ -210,11 +218,18 @@ def _overview(run: RunData) -> Iterator[tuple[str, str]]:
         yield "bytes per token", f"{ratio:.3f} on the sample"
     yield "pattern", _as_text(report.settings.get("pattern"))
     if report.finished:
-        yield "finished", _time(datetime.fromisoformat(report.finished))
+        yield "finished", _finished(report.finished)
     yield "bpeflow", report.bpeflow
     versions, memory = report.versions, report.peak_memory_bytes
     peak = f", peak {format_size(memory)} in the main process" if memory else ""
     yield "machine", f"{versions.cores} cores, {versions.platform}, Python {versions.python}{peak}"
+
+
+def _finished(text: str) -> str:
+    try:
+        return _time(datetime.fromisoformat(text))
+    except (ValueError, OverflowError) as error:
+        raise FormatError(f"{REPORT_FILE}: finished is not a time ({short_repr(text)}): {error}") from None
 
 
 def _time(time: datetime) -> str:

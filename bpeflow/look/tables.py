@@ -130,9 +130,9 @@ def list_tokens(tokens: Sequence[VocabToken]) -> str:
 
 
 def print_json(content: Any, path: Path | None = None) -> None:
-    """Write figures as JSON, to standard output or to a file."""
+    """Write figures as JSON to a file, or to standard output if `path` is None or ``-``."""
     text = json.dumps(content, indent=2) + "\n"
-    if path is None:
+    if path in (None, Path("-")):
         sys.stdout.write(text)
     else:
         write_text(path, text)

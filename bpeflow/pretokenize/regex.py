@@ -12,8 +12,7 @@ from bpeflow._util.text import Pattern, UnmatchedPolicy, close_matches
 from bpeflow.errors import ConfigError, PatternError, UnmatchedTextError
 from bpeflow.pretokenize.limits import TimeLimit, check_size
 from bpeflow.pretokenize.normalizer import Normalizer, load_normalizer
-from bpeflow.pretokenize.patterns import NAMED_PATTERNS
-from bpeflow.pretokenize.published import PUBLISHED_PATTERNS
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS, PUBLISHED_PATTERNS
 from bpeflow.pretokenize.tables import CompiledPattern, UnsupportedPattern, known_tables, learn_tables, write_cached
 
 if TYPE_CHECKING:

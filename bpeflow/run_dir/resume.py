@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
+from bpeflow._util.text import short_repr
 from bpeflow.config import Settings, make_settings, replace
 from bpeflow.corpus.files import STDIN
 from bpeflow.corpus.sources import DOCUMENTS
@@ -40,6 +43,9 @@ from bpeflow.run_dir.run_files import (
     read_record,
     read_report,
 )
+
+#: Settings of one call, which say nothing about the results of a run.
+_OF_A_CALL = {"resume", "restart", "overwrite"}
 
 log = logging.getLogger(__name__)
 
@@ -118,6 +124,40 @@ def _paths(record: RecordedRun) -> Iterator[str]:
     template = settings["output"]["chat_template"] or ""
     is_file = Path(record.started_in, template).is_file()
     yield from filter(None, (settings["init_from"], settings["scratch_dir"], is_file and template))
+
+
+def log_changes(folder: Path, settings: Settings) -> None:
+    """Say which settings of the unfinished run in a folder are changed by those that it is resumed with."""
+    record = read_record(folder) if phase_of(folder) > Phase.STARTED else None
+    if record is None:
+        return
+    now = settings.to_json()
+    changed = [
+        f"{key}: {short_repr(before)} → {short_repr(now[key])}"
+        for key, before in record.settings.items()
+        if key in now.keys() - _OF_A_CALL and now[key] != before
+    ]
+    if changed:
+        log.info("resuming %s with changed settings: %s", folder, ", ".join(changed))
+
+
+def how_to_continue(folder: Path) -> str:
+    """Say how to continue a run that has just failed or been interrupted, for the command line."""
+    resume = f"--resume --out_dir {quote(os.fspath(folder))}"
+    if phase_of(folder) <= Phase.STARTED:
+        return (
+            f"{folder}: nothing of this run is kept, so it must start from the beginning; counts are saved when they "
+            "are complete, or after each segment (segment_size)"
+        )
+    try:
+        record = read_record(folder)
+    except ResumeError:
+        record = None
+    if record is not None and record.counts is not None:
+        return f"to continue: bpeflow merge --counts {quote(record.counts)} {resume}"
+    if record is not None and {DOCUMENTS, STDIN} & {*_paths(record)}:
+        return f"if the counts are complete, continue with: bpeflow merge --counts {quote(os.fspath(folder))}"
+    return f"to continue: bpeflow {resume}"
 
 
 # ---- making way for a new run ----

@@ -95,7 +95,8 @@ class RunLock:
 
     def __exit__(self, *exception: object) -> None:
         # Remove the file while holding the lock: a process that has opened it meanwhile notices, and uses a new file.
-        self._path.unlink(missing_ok=True)
+        if self.in_place():
+            self._path.unlink(missing_ok=True)
         self._file.close()
 
     def _try(self) -> bool:
@@ -121,9 +122,13 @@ class RunLock:
                 error.strerror,
                 self._path.parent,
             )
+        return self.in_place()
+
+    def in_place(self) -> bool:
+        """Return whether the locked file is in the folder: neither was renamed or removed."""
         try:
             return os.path.samestat(self._path.stat(), os.fstat(self._file.fileno()))
-        except FileNotFoundError:
+        except OSError:
             return False
 
     def _read(self) -> dict[str, Any]:
@@ -156,6 +161,7 @@ class RunDir:
         self.path = path
         self.unfinished = path and path / UNFINISHED
         self._scratch = scratch
+        self._lock: RunLock | None = None
         self._locked = ExitStack()
         self._began = False
         self._counts_stay = True  # those of an earlier run in the folder, from which this run learns
@@ -177,13 +183,15 @@ class RunDir:
                 remove_left_behind(lock.left_behind.get("scratch"))
                 remove_parts(self.path / UNFINISHED)
                 remove_useless(self.path)
+                self._lock = lock
                 lock.sign(scratch=os.fspath(self._scratch.folder) if self._scratch else None)
                 self._locked = locked.pop_all()
         return self
 
     def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
         with self._locked, suppress(OSError, MemoryError, ResumeError):  # the original failure matters more
-            if failed and self.path is not None and self.unfinished is not None:
+            in_place = self._lock is not None and self._lock.in_place()
+            if failed and in_place and self.path is not None and self.unfinished is not None:
                 if issubclass(failed, ResumeError) and self._earlier_record is not None:
                     with atomic_path(self.unfinished / SETTINGS_FILE) as temporary:  # these settings do not resume it
                         temporary.write_bytes(self._earlier_record)
@@ -214,13 +222,23 @@ class RunDir:
     def write(self, name: str, dump: Callable[[Path], object]) -> None:
         """Write a file atomically: `dump` gets the path to write to."""
         if self.unfinished is not None:
+            self._check_in_place()
             with atomic_path(self.unfinished / name) as temporary:
                 dump(temporary)
+
+    def _check_in_place(self) -> None:
+        """Raise `ConfigError` if the folder is another one by now, which would get a part of the results."""
+        if self._lock is not None and not self._lock.in_place():
+            raise ConfigError(
+                f"the run folder {self.path} was renamed, removed or replaced during the run: if it still exists, give "
+                "it its name again and resume the run (--resume)"
+            )
 
     def write_report(self, report: RunReport, started: float, name: str = REPORT_FILE) -> RunReport:
         """Bring a report up to date, write it, and return it. `started` is by `perf_counter`."""
         if self.path is None or self.unfinished is None:
             return report
+        self._check_in_place()
         files = [os.fspath(file) for file in _results(self.unfinished)]
         if self._counts_stay and COUNTS_FILE not in files:  # where they are, with the samples taken in counting
             files = [name for name in (COUNTS_FILE, MONITOR_FILE) if (self.path / name).exists()] + files
@@ -245,6 +263,7 @@ class RunDir:
         """Write a tokenizer in bpeflow's format and in others; warn about a format that cannot represent it."""
         if self.unfinished is None:
             return
+        self._check_in_place()
         folder = self.unfinished / subfolder
         formats.write(spec, folder, "gpt2")
         for name in output.formats:

@@ -15,10 +15,10 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from bpeflow import __version__
 from bpeflow._util.atomic import read_json, write_json
@@ -44,6 +44,9 @@ CHECKPOINT_VERSION = 1
 
 #: Settings that decide which merges are learned, besides the vocabulary sizes.
 _DECIDING = ("special_tokens", "tie_break", "min_frequency", "max_token_length", "thin_rare", "special_tokens_first")
+
+#: The same for the second stage of superwords, besides the tokenizer that the first stage gives.
+_DECIDING_SUPERWORDS = ("superwords", "superword_pattern", "max_words", "colon_rule")
 log = logging.getLogger(__name__)
 
 
@@ -68,7 +71,7 @@ class TokenReport:
 
     text: str
     bytes: int
-    hex: str
+    hex: Annotated[str, Field(pattern=r"^([0-9a-f]{2})+$")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +116,7 @@ class RunReport:
         files: the run's files, relative to its folder.
     """
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}  # for the records in it, too
+    __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}  # for the records in it, too
 
     schema_version: Literal[2] = SCHEMA_VERSION
     bpeflow: str
@@ -172,7 +175,10 @@ def read_report(folder: Path, name: str = REPORT_FILE) -> RunReport | None:
             "again in another folder"
         )
     try:
-        return _report_adapter().validate_python(values)
+        report = _report_adapter().validate_python(values)
+        if report.counting and not {"counter", "merger"} <= report.counting.stages.keys():
+            raise FormatError(f"{path}: not the report of a run: counting.stages: counter or merger is missing")
+        return report
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
@@ -231,7 +237,8 @@ def learning_fingerprint(settings: Settings, base: TokenizerSpec | None) -> dict
     Of the tokenizer to extend, the content matters and not its place.
     """
     init_from = base and f"a tokenizer with {len(base.vocab):,} entries, SHA-256 {tokenizer_hash(base)}"
-    decided = settings.to_json(set(_DECIDING))
+    deciding = {*_DECIDING, *(_DECIDING_SUPERWORDS if settings.superwords else ())}
+    decided = settings.to_json(deciding)
     return {"sizes": list(settings.sizes), **decided, "init_from": init_from}
 
 

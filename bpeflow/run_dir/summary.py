@@ -56,7 +56,8 @@ def _counting_details(counting: CountingReport) -> list[str]:
 def _input_bytes(counting: CountingReport) -> int:
     """Return the size of the input as it is stored, which progress counts too: compressed, or in JSON."""
     readers = counting.stages.get("stream reader") or counting.stages["counter"]
-    return readers.bytes or counting.stages["chunk reader"].bytes  # the size of standard input is unknown
+    chunks = counting.stages.get("chunk reader", readers)
+    return readers.bytes or chunks.bytes  # the size of standard input is unknown
 
 
 def _merges(learning: LearningReport) -> str:

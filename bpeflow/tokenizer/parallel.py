@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeflow import flow
 from bpeflow._util.machine import available_cores
 from bpeflow.errors import ConfigError, InvalidTextError, PatternTimeoutError, SpecialTokenError, UnmatchedTextError
-from bpeflow.flow import map_in_threads
 from bpeflow.pretokenize.cutter import Cutter, load_cutter
 from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.pretokenize.regex import Pretokenizer
@@ -116,7 +116,7 @@ def in_threads(spans: Sequence[Span], work: Callable[[int, int], Result], thread
     workers = validate_threads(threads)
     if workers == 1 or len(spans) < 2:
         return itertools.starmap(work, spans)
-    return map_in_threads(lambda span: work(*span), spans, workers)
+    return flow.map_in_threads(lambda span: work(*span), spans, workers)
 
 
 def validate_threads(threads: int | None) -> int:

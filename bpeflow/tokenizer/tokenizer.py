@@ -23,7 +23,6 @@ from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer
 from bpeflow.signatures import takes_settings
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, Encoder
-from bpeflow.tokenizer.names import hint_for
 from bpeflow.tokenizer.native_encoder import NativeEncoder
 from bpeflow.tokenizer.offsets import Offsets, token_lengths, token_offsets
 from bpeflow.tokenizer.padding import Padding
@@ -42,6 +41,7 @@ from bpeflow.tokenizer.validate import (
     as_utf8,
     documents_of,
     for_each,
+    hint_for,
     list_of_texts,
     make_vocab,
     smallest_dtype,
@@ -330,9 +330,9 @@ class Tokenizer:
             TokenizerNotFoundError: there is no such tokenizer, or it cannot be downloaded. The message has the remedy.
             Exception: as `load` does.
         """
-        from bpeflow.formats import any_format
+        from bpeflow.formats import hub
 
-        spec = any_format.load_pretrained(name, pattern, special_tokens or (), known, revision)
+        spec = hub.load_pretrained(name, pattern, special_tokens or (), known, revision)
         return cls.from_spec(spec, encoder=encoder, cache_bytes=cache_bytes)
 
     @takes_settings
@@ -349,8 +349,8 @@ class Tokenizer:
         Args:
             path: a folder; or the file itself, if its name ends as those of the format do.
             format: ``"gpt2"`` (vocab.json, merges.txt and bpeflow.json), ``"huggingface"`` (tokenizer.json, and in a
-                folder the files that transformers reads beside it) or ``"tiktoken"``. By default the format of the
-                file's ending (``.json``, ``.tiktoken``), and ``"gpt2"`` for a folder.
+                folder the files that transformers reads beside it; ``"hf"`` for short) or ``"tiktoken"``. By default
+                the format of the file's ending (``.json``, ``.tiktoken``), and ``"gpt2"`` for a folder.
             overwrite: whether to replace a file or a tokenizer that is there.
             options: for a folder in the ``"huggingface"`` format: the special tokens `eos`, `bos` and `pad`, `add_bos`,
                 `chat_template` and `max_length`, as for `bpeflow.config.OutputSettings`.
@@ -367,8 +367,7 @@ class Tokenizer:
         from bpeflow.formats import any_format
         from bpeflow.formats.tokenizer_spec import TransformersOptions
 
-        name = format or any_format.format_of_name(Path(path))
-        return any_format.save(self._spec, Path(path), name, overwrite, TransformersOptions(**options))
+        return any_format.save(self._spec, Path(path), format, overwrite, TransformersOptions(**options))
 
     def to_tiktoken(self, name: str = "bpeflow") -> tiktoken.Encoding:
         """Return the tokenizer as a `tiktoken.Encoding` of this name.

@@ -1,4 +1,4 @@
-"""Validation of users' arguments: text, ids, dtypes, vocabularies and batches.
+"""Validation of users' arguments: text, ids, dtypes, vocabularies, batches and names of attributes.
 
 Each function returns the argument in the form that the rest of the package works with, or raises an error that says
 what is wrong and where.
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from bpeflow._util.text import short_repr
+from bpeflow._util.text import close_matches, short_repr
 from bpeflow.errors import (
     ConfigError,
     FormatError,
@@ -26,13 +26,39 @@ from bpeflow.errors import (
     SpecialTokenError,
     UnknownTokenError,
 )
-from bpeflow.formats.untrusted import MOST_GAPS
 from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.tokenizer.encoder import unknown_token_error
-from bpeflow.vocab import Merge, Vocab
+from bpeflow.vocab import MOST_GAPS, Merge, Vocab
 
 #: Ids to decode.
 Ids = Sequence[int] | NDArray[Any]
+
+#: How bpeflow writes what methods and properties of other tokenizers do.
+_OTHER_NAMES = {
+    "add_special_tokens": "with_special_tokens([…])",
+    "add_tokens": "with_special_tokens([…])",
+    "all_special_ids": "special_tokens.values()",
+    "all_special_tokens": "special_tokens",
+    "batch_decode": "decode_batch(…)",
+    "batch_encode_plus": "encode_batch(…)",
+    "convert_ids_to_tokens": "id_to_token(id)",
+    "convert_tokens_to_ids": "token_to_id(token)",
+    "decode_single_token_bytes": "id_to_token(id)",
+    "encode_as_ids": "encode(text)",
+    "encode_single_token": "token_to_id(token)",
+    "eos_token_id": "eot_token",
+    "eot_token_id": "eot_token",
+    "get_vocab": "vocab, a mapping from id to bytes, or vocab.token_ids",
+    "get_vocab_size": "vocab_size",
+    "n_words": "vocab_size",
+    "pad_token_id": "special_tokens['<|pad|>']",
+    "save_model": "save(folder)",
+    "save_pretrained": "save(folder, 'huggingface')",
+    "special_tokens_set": "special_tokens",
+    "to_str": "save('tokenizer.json') or to_tokenizers()",
+    "token_byte_values": "vocab.values()",
+    "tokenize": "explain(text), or [tokenizer.id_to_token(i) for i in tokenizer.encode(text)]",
+}
 
 _BYTES = (bytes, bytearray, memoryview, mmap)
 
@@ -235,3 +261,14 @@ def for_each(work: Callable[[Item], Result], batch: Iterable[Item]) -> list[Resu
     except (InputTypeError, InvalidTextError, PatternTimeoutError, SpecialTokenError, UnknownTokenError) as error:
         raise type(error)(f"at index {len(results)} of the batch: {error}") from None
     return results
+
+
+# ---- names ----
+
+
+def hint_for(name: str, known: Iterable[str]) -> str:
+    """Return what to use instead of a name, as the end of a message; empty if nothing is like it."""
+    if name in _OTHER_NAMES:
+        return f"; use {_OTHER_NAMES[name]}"
+    close = close_matches(name, [other for other in known if not other.startswith("_")])
+    return f"; did you mean {close[0]!r}?" if close and not name.startswith("_") else ""

@@ -28,8 +28,6 @@ from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2
 from bpeflow.formats.tokenizer_spec import HasSpec, TokenizerSpec, TransformersOptions
 from bpeflow.pretokenize.regex import load_pretokenizer
-from bpeflow.tokenizer.pretokens import encoded_batches
-from bpeflow.tokenizer.tokenizer import new_encoder
 from bpeflow.vocab import END_OF_TEXT, Merge, Vocab
 
 #: The name of a tokenizer in memory wherever a file would have its own.
@@ -193,6 +191,7 @@ def learning_task(
     if vocab is not None:
         tokens = _with_tokens_of(vocab, tokens)
         max_tokens = len(tokens) + vocab_size - len(vocab)
+    superwords = settings if isinstance(settings, Settings) and settings.superwords else None
     task = MergeTask(
         counts=counts,
         tokens=tokens,
@@ -202,6 +201,8 @@ def learning_task(
         reuse_tokens=huggingface or base is not None,
         min_frequency=settings.min_frequency,
         max_token_length=settings.max_token_length,
+        max_words=superwords.max_words if superwords else None,
+        colon_rule=superwords is not None and superwords.colon_rule,
         max_search=settings.max_search,
         threads=settings.threads,
     )
@@ -221,6 +222,9 @@ def _check_size(vocab_size: int, base: Vocab, with_special_tokens: Vocab) -> Non
 
 def _encode_words(counts: PretokenCounts, base: TokenizerSpec, task: MergeTask) -> EncodedWords:
     """Encode pre-tokens with the tokenizer to extend, to the numbers of its tokens in the task."""
+    from bpeflow.tokenizer.encoder import encoded_batches  # with the encoders, which only an extension needs
+    from bpeflow.tokenizer.tokenizer import new_encoder
+
     vocab = base.vocab
     numbers = {token: number for number, token in reversed([*enumerate(task.tokens)])}
     number_of_id = np.zeros(len(vocab.tokens), np.uint32)

@@ -324,3 +324,26 @@ def test_the_corpus_of_a_config_can_be_encoded_and_evaluated(
     config.write_text("vocab_size: 300\n")
     assert main(["encode", *flags, "--out", str(out)]) == 2
     assert "--input" in capsys.readouterr().err
+
+
+def test_ids_go_to_standard_output(
+    run: Path, corpus: Path, out: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    flags = ["encode", "--tokenizer", str(run), "-i", str(corpus)]
+    assert main([*flags, "-o", str(out)]) == 0
+    capfdbinary.readouterr()
+    assert main([*flags, "-o", "-"]) == 0
+    assert capfdbinary.readouterr().out == out.read_bytes()
+
+
+def test_ids_to_a_reader_that_leaves_are_no_error(run: Path, corpus: Path) -> None:
+    command = [sys.executable, "-m", "bpeflow", "encode", "--tokenizer", run, "--input", corpus, "--out", "-"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait() == 128 + signal.SIGPIPE
+
+
+def test_figures_of_evaluate_go_to_standard_output(run: Path, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", "--tokenizer", str(run), "--input", str(corpus), "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)

@@ -95,7 +95,9 @@ def test_the_version_has_no_other_flags(capsys: pytest.CaptureFixture[str]) -> N
     [
         (["trian"], "unknown command 'trian'; did you mean 'train'?"),
         (["help", "covnert"], "unknown command 'covnert'; did you mean 'convert'?"),
-        (["corpus.txt"], f"unknown command 'corpus.txt'; there are: {', '.join(COMMANDS)}"),
+        (["elephants"], f"unknown command 'elephants'; there are: {', '.join(COMMANDS)}"),
+        (["a b.txt"], "unknown command 'a b.txt'; to train on a file: bpeflow --input 'a b.txt'"),
+        (["corpora/*"], "unknown command 'corpora/*'; to train on a file: bpeflow --input 'corpora/*'"),
         (["train"], "nothing to train on: give --input PATH or --config FILE (see bpeflow train --help)"),
         (
             ["train", "corpus.txt"],

@@ -9,8 +9,7 @@ import sys
 import pytest
 
 from bpeflow.cli.main import COMMANDS, main
-from bpeflow.pretokenize.patterns import NAMED_PATTERNS
-from bpeflow.pretokenize.published import PUBLISHED_PATTERNS
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS, PUBLISHED_PATTERNS
 
 pytest.importorskip("shtab")
 

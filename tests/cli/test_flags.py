@@ -80,7 +80,16 @@ def test_a_vocabulary_size_in_thousands(corpus: Path) -> None:
         (["--elephants"], "unknown flag --elephants (see bpeflow train --help)"),
         (["-x"], "unknown flag -x (see bpeflow train --help)"),
         (["encode", "--tokeniser", "x"], "unknown flag --tokeniser; did you mean --tokenizer?"),
-        (["encode", "--out", "-"], "--out: standard output cannot be written to; name a file"),
+        (["decode", "--out", "-"], "--out: standard output cannot be written to; name a file"),
+        (["encode", "--verbose"], "unknown flag --verbose (see bpeflow encode --help)"),
+        (["--force"], "unknown flag --force (see bpeflow train --help)"),
+        (["--restar"], "unknown flag --restar; did you mean --resume?"),
+        (["--set", "overwrit=true"], "unknown setting overwrit (`bpeflow config` lists all settings)"),
+        (["encode", "c.txt"], "unexpected argument 'c.txt'; did you mean --input c.txt?"),
+        (
+            ["encode", "--tokenizer", "x", "--input", "c", "--out", "-", "--index"],
+            "--out -: standard output takes the ids of one file in binary; index needs a file",
+        ),
         (["encode"], "missing: --tokenizer, --out (see bpeflow encode --help)"),
         (["merge", "--counts", "x", "--pattern", "x"], "unknown flag --pattern"),
         (["--pattern"], "--pattern: needs a value (--flag=VALUE if that begins with a dash)"),
@@ -105,7 +114,8 @@ def test_a_vocabulary_size_in_thousands(corpus: Path) -> None:
 def test_an_error_is_one_line_with_the_remedy(
     argv: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(argv if argv[0] in ("encode", "merge") else ["--input", "x", "--vocab_size", "300", *argv]) == 2
+    is_command = argv[0] in ("encode", "decode", "merge")
+    assert main(argv if is_command else ["--input", "x", "--vocab_size", "300", *argv]) == 2
     out, err = capsys.readouterr()
     assert complaint in err
     assert (out, len(err.splitlines())) == ("", 1)

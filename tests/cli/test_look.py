@@ -12,6 +12,7 @@ import pytest
 from small_tokenizer import EOT, save_tokenizer
 
 from bpeflow.cli.main import main
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +48,19 @@ def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 # ---- show ----
+
+
+def test_show_prints_ids(capsys: pytest.CaptureFixture[str], tokenizer: str) -> None:
+    ids = Tokenizer.load(tokenizer).encode("the low lower")
+    assert output(capsys, "show", tokenizer, "--ids", "the low lower") == f"{' '.join(map(str, ids))}\n"
+    shown = json.loads(output(capsys, "show", tokenizer, "--json", "the low lower"))
+    assert [token["id"] for token in shown["tokens"]] == ids
+    assert "".join(token["text"] for token in shown["tokens"]) == shown["text"] == "the low lower"
+
+
+def test_backends_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = json.loads(output(capsys, "backends", "--json"))
+    assert {"name": "python", "available": True, "reason": None}.items() <= shown["backends"][-1].items()
 
 
 def test_show_prints_tokens_ids_and_offsets(capsys: pytest.CaptureFixture[str], tokenizer: str) -> None:

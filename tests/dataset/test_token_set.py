@@ -398,3 +398,16 @@ def test_an_input_among_the_shards_is_refused(tmp_path: Path) -> None:
     with pytest.raises(bpeflow.ConfigError, match=r"a_000003.bin: is one of the input files"):
         encode_file(make_tokenizer(), tmp_path / "a_000003.bin", tmp_path / "a.bin", shard_tokens=9, overwrite=True)
     assert index_path(tmp_path / "a.bin").exists() is False
+
+
+def test_a_name_that_is_too_long_for_a_sidecar_fails_before_the_work(tmp_path: Path) -> None:
+    def documents() -> Iterator[str]:
+        raise AssertionError("work has begun")
+        yield
+
+    tokenizer = bpeflow.Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
+    path = tmp_path / ("a" * 236 + ".bin")  # its sidecar's temporary name has more than 255 bytes
+    with pytest.raises(OSError, match="File name too long") as error:
+        tokenizer.encode_documents(documents(), path)
+    assert error.value.filename == f"{path}.json"
+    assert not list(tmp_path.iterdir())

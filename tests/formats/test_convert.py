@@ -57,6 +57,19 @@ def test_convert_writes_files_and_prints_their_paths(tmp_path: Path, capsys: pyt
         assert formats.load(path).vocab == formats.load(run).vocab
 
 
+def test_convert_takes_the_format_from_the_name_and_knows_short_names(tmp_path: Path) -> None:
+    run = str(train(tmp_path))
+    for path, flags, file in [
+        ("x.json", (), "x.json"),
+        ("x.tiktoken", (), "x.tiktoken"),
+        ("folder", (), "folder/bpeflow.json"),
+        ("hf", ("--to", "hf"), "hf/tokenizer.json"),
+    ]:
+        assert main(["convert", run, str(tmp_path / path), *flags]) == 0
+        assert (tmp_path / file).is_file()
+    assert [path.name for path in Tokenizer.load(run).save(tmp_path / "y.json", "hf")] == ["y.json"]
+
+
 def test_convert_reports_wrong_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = train(tmp_path)
     for arguments, message in [

@@ -20,7 +20,7 @@ from bpeflow.errors import FormatError
 from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2, huggingface, tiktoken
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
-from bpeflow.pretokenize.published import DEEPSEEK_V3, KIMI, KIMI_PUBLISHED
+from bpeflow.pretokenize.patterns import DEEPSEEK_V3, KIMI, KIMI_PUBLISHED
 from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 

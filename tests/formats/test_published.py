@@ -20,8 +20,7 @@ from real_data import real_data, real_text, real_text_start
 from bpeflow.errors import ConfigError, FormatError, PatternError
 from bpeflow.formats import gpt2, published, tiktoken
 from bpeflow.formats.published import PUBLISHED
-from bpeflow.pretokenize.patterns import NAMED_PATTERNS
-from bpeflow.pretokenize.published import DEEPSEEK_V3, KIMI, KIMI_PUBLISHED
+from bpeflow.pretokenize.patterns import DEEPSEEK_V3, KIMI, KIMI_PUBLISHED, NAMED_PATTERNS
 from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 

@@ -15,8 +15,8 @@ from real_data import real_data
 
 from bpeflow._util.packed import PackedBytes
 from bpeflow.errors import FormatError, NativeError, NativeUnavailableError
-from bpeflow.formats import tiktoken
-from bpeflow.formats.tiktoken import _read_lines, read_natively, recover_in_python, recover_merges, recover_natively
+from bpeflow.formats import ranks, tiktoken
+from bpeflow.formats.ranks import read_lines, read_natively, recover_in_python, recover_merges, recover_natively
 from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 
@@ -74,8 +74,8 @@ def test_without_native_code_python_reads_ranks_and_recovers_merges(
     def unavailable(_: object) -> None:
         raise NativeUnavailableError("no compiler")
 
-    monkeypatch.setattr(tiktoken, "recover_natively", unavailable)
-    monkeypatch.setattr(tiktoken, "read_natively", unavailable)
+    monkeypatch.setattr(ranks, "recover_natively", unavailable)
+    monkeypatch.setattr(ranks, "read_natively", unavailable)
     loaded = tiktoken.load(path)
     assert loaded.vocab.merge_ids.tolist() == [[97, 98, 257], [98, 259, 258], [99, 100, 259]]
     assert loaded == native
@@ -123,7 +123,7 @@ def test_ranks_are_read_natively_as_in_python(data: st.DataObject) -> None:
         )
     read = read_natively(content)
     try:
-        lines = _read_lines(Path("x"), content)
+        lines = read_lines(Path("x"), content)
     except FormatError as error:
         assert read is None or "already" in str(error)  # equal tokens or ranks are found afterwards
     else:

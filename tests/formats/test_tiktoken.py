@@ -16,7 +16,7 @@ from real_data import real_data
 import bpeflow
 from bpeflow.errors import FormatError
 from bpeflow.formats import gpt2, tiktoken
-from bpeflow.formats.tiktoken import final_split, recover_merges
+from bpeflow.formats.ranks import final_split, recover_merges
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Merge, Vocab

@@ -23,8 +23,7 @@ from bpeflow.pretokenize import cutter as cutters
 from bpeflow.pretokenize.cutter import LOOK_AHEAD, LOOK_BEHIND, Cutter, NativeCutter, PythonCutter, load_cutter
 from bpeflow.pretokenize.native import why_not_compiled, why_regex
 from bpeflow.pretokenize.normalizer import load_normalizer
-from bpeflow.pretokenize.patterns import NAMED_PATTERNS
-from bpeflow.pretokenize.published import DEEPSEEK_V3
+from bpeflow.pretokenize.patterns import DEEPSEEK_V3, NAMED_PATTERNS
 from bpeflow.pretokenize.regex import load_pretokenizer
 
 SEQUENCES: list[Pattern] = [

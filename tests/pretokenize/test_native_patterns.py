@@ -23,8 +23,7 @@ from bpeflow.counting.table import NativeTable, RegexTable
 from bpeflow.errors import NativeError, UnmatchedTextError
 from bpeflow.pretokenize.compiled import Matcher, compile_pattern, compile_step
 from bpeflow.pretokenize.native import native_unicode_version, new_compiled_pattern, why_not_compiled, why_regex
-from bpeflow.pretokenize.patterns import NAMED_PATTERNS
-from bpeflow.pretokenize.published import PUBLISHED_PATTERNS
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS, PUBLISHED_PATTERNS
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer, unicode_version
 from bpeflow.pretokenize.tables import CompiledPattern, CompiledStep
 

@@ -16,8 +16,7 @@ from bpeflow import Tokenizer
 from bpeflow.config import Settings
 from bpeflow.errors import FormatError, PatternError
 from bpeflow.formats import any_format as formats
-from bpeflow.pretokenize.patterns import NAMED_PATTERNS
-from bpeflow.pretokenize.published import BLOOM_PUBLISHED, KIMI_PUBLISHED, PUBLISHED_PATTERNS
+from bpeflow.pretokenize.patterns import BLOOM_PUBLISHED, KIMI_PUBLISHED, NAMED_PATTERNS, PUBLISHED_PATTERNS
 from bpeflow.pretokenize.regex import load_pretokenizer, simplest_pattern
 
 NAMES = [*NAMED_PATTERNS, *PUBLISHED_PATTERNS]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.errors import PatternError, UnmatchedTextError
-from bpeflow.pretokenize.published import DEEPSEEK_V3
+from bpeflow.pretokenize.patterns import DEEPSEEK_V3
 from bpeflow.pretokenize.regex import Pretokenizer, Unmatched, load_pretokenizer
 
 #: Expressions that look ahead, have groups, match the empty string, or match most text.

@@ -158,3 +158,43 @@ def test_a_damaged_finished_report_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(BpeflowError, match=r"run\.json: damaged, or changed after the run: "):
         bpeflow.train({"out_dir": tmp_path, "resume": True})
+
+
+def test_changed_settings_that_apply_are_printed(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    interrupt({**settings_of(corpus, run), "vocab_sizes": 264}, "while segments are counted")
+    assert main(["--resume", "--out_dir", str(run), "--vocab_size", "262"]) == 0
+    err = capsys.readouterr().err
+    assert f"resuming {run} with changed settings: vocab_size: None → 262, vocab_sizes: [264] → []" in err
+    assert len(bpeflow.Tokenizer.load(run).vocab) == 262
+
+
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [
+        ("before counting", "nothing of this run is kept, so it must start from the beginning"),
+        ("while learning", "to continue: bpeflow --resume --out_dir "),
+    ],
+)
+def test_an_interrupted_command_says_how_to_continue(
+    corpus: Path,
+    tmp_path: Path,
+    at: str,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object, **__: object) -> object:
+        raise KeyboardInterrupt
+
+    run = tmp_path / "run"
+    monkeypatch.setattr(INTERRUPTED[at], fail)
+    assert main(["--input", str(corpus), "--vocab_size", "300", "--out_dir", str(run)]) == 130
+    *_, hint, last = capsys.readouterr().err.splitlines()
+    assert said in hint
+    assert (str(run) in hint, last) == (True, "bpeflow: interrupted")
+    monkeypatch.undo()
+    if at == "while learning":
+        assert main(hint.partition("to continue: bpeflow ")[2].split()) == 0

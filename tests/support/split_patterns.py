@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 
-from bpeflow.pretokenize.patterns import NAMED_PATTERNS
-from bpeflow.pretokenize.published import DEEPSEEK_V3, PUBLISHED_PATTERNS
+from bpeflow.pretokenize.patterns import DEEPSEEK_V3, NAMED_PATTERNS, PUBLISHED_PATTERNS
 
 _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|"
 _SPACES = r"|\s*[\r\n]+|\s+(?!\S)|\s+"

@@ -1,0 +1,185 @@
+r"""The files of counts.
+
+An ``.npz`` has the arrays of `PretokenCounts` as they are. A ``.tsv`` is text, ``pre-token TAB count`` lines in UTF-8,
+which can hold pre-tokens that are not UTF-8: backslash, tab, CR, LF and invalid UTF-8 are written as
+``\\ \t \r \n \xNN``.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from math import prod
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bpeflow._util.atomic import atomic_path
+from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy
+from bpeflow.counting.shards import MAX_COUNT
+from bpeflow.errors import ConfigError, FormatError
+from bpeflow.pretokenize.normalizer import load_normalizer
+
+#: The version of the layout of an ``.npz``.
+_VERSION = 1
+
+#: What an ``.npz`` holds: `data`, `offsets`, `counts`, `pattern`, `unmatched` and `normalizer` of `PretokenCounts`.
+NpzContent = tuple[
+    NDArray[np.uint8],
+    NDArray[np.int64],
+    NDArray[np.int64],
+    Pattern | None,
+    UnmatchedPolicy | None,
+    tuple[NormalizerName, ...],
+]
+
+# ---- arrays ----
+
+
+def write_npz(
+    path: Path,
+    data: NDArray[np.uint8],
+    offsets: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    pattern: Pattern | None,
+    unmatched: UnmatchedPolicy | None,
+    normalizer: tuple[NormalizerName, ...],
+) -> None:
+    """Write an uncompressed ``.npz`` of plain arrays, without pickle."""
+    with path.open("wb") as file:
+        arrays = {"version": np.array([_VERSION], "<i8"), "data": data}
+        arrays["offsets"] = offsets.astype("<i8", copy=False)
+        arrays["counts"] = counts.astype("<i8", copy=False)
+        if pattern is not None:
+            arrays |= {"pattern": np.array(pattern), "unmatched": np.array(unmatched)}
+        if normalizer:
+            arrays |= {"normalizer": np.array(normalizer)}
+        try:
+            np.savez(file, **cast(Any, arrays))
+        except ValueError as error:
+            if isinstance(error.__context__, KeyboardInterrupt):  # after which zipfile complains
+                raise error.__context__ from None
+            raise
+
+
+def read_npz(path: Path) -> NpzContent:
+    """Read what `write_npz` wrote. Use it in `explain_npz_errors`."""
+    _check_sizes(path)
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        if arrays["version"].tolist() != [_VERSION]:
+            raise FormatError(f"counts of version {arrays['version']}; this bpeflow reads version {_VERSION}")
+        data, offsets, counts = (_native_order(arrays[name]) for name in ("data", "offsets", "counts"))
+        if "pattern" not in arrays:
+            return data, offsets, counts, None, None, ()
+        names = arrays["normalizer"].tolist() if "normalizer" in arrays else ()
+        normalizer = load_normalizer(names).names
+        return data, offsets, counts, _pattern(arrays["pattern"]), _policy(str(arrays["unmatched"])), normalizer
+
+
+@contextmanager
+def explain_npz_errors(path: Path) -> Iterator[None]:
+    """Turn the errors of a file that `write_npz` did not write into `FormatError`, with the path."""
+    if path.is_dir():
+        raise FormatError(f"{path}: is a folder; the counts in a run folder are the file counts.npz")
+    try:
+        yield
+    except FormatError as error:
+        raise FormatError(f"{path}: {error}") from None
+    except (
+        ConfigError, ValueError, KeyError, AttributeError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile,
+    ) as error:  # fmt: skip
+        raise FormatError(
+            f"{path}: not a file of pre-token counts, or a damaged one; TSV counts are read from files that end in .tsv"
+        ) from error
+
+
+def _pattern(value: NDArray[np.str_]) -> Pattern:
+    steps = value.tolist()
+    return steps if isinstance(steps, str) else tuple(map(str, steps))
+
+
+def _policy(unmatched: str) -> UnmatchedPolicy:
+    for policy in get_args(UnmatchedPolicy):
+        if policy == unmatched:
+            return cast(UnmatchedPolicy, policy)
+    raise FormatError(f"unmatched is {unmatched!r}; it must be one of {', '.join(get_args(UnmatchedPolicy))}")
+
+
+def _check_sizes(path: Path) -> None:
+    """Refuse arrays that would take more memory than the file has bytes: compressed ones, and false headers."""
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
+                raise FormatError(f"{member.filename} is compressed, which counts are not; write them again")
+            with archive.open(member) as stream:
+                if np.lib.format.read_magic(stream) != (1, 0):
+                    raise FormatError(f"{member.filename} is not an array in version 1.0 of numpy's format")
+                shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+            if prod(shape) * dtype.itemsize > member.file_size:
+                raise FormatError(
+                    f"damaged: {member.filename} claims to have {prod(shape):,} entries of {dtype.itemsize} bytes, but "
+                    f"has {member.file_size:,} bytes"
+                )
+
+
+def _native_order(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array of this processor's byte order, which that of a file need not have."""
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+# ---- text ----
+
+_ESCAPES = {b"\\": b"\\\\", b"\t": b"\\t", b"\n": b"\\n", b"\r": b"\\r"}
+_UNESCAPES = {escaped: plain for plain, escaped in _ESCAPES.items()}
+_NEEDS_ESCAPE = re.compile(rb"[\\\t\n\r]")
+_ESCAPE = re.compile(rb"\\(?:x[0-9a-f]{2}|.?)", re.DOTALL)
+
+#: A count with at most as many digits as the largest one has, as `int` limits its input.
+_COUNT = re.compile(rb"0*([0-9]{1,%d})" % len(str(MAX_COUNT)))
+
+
+def write_tsv(path: Path, items: Iterable[tuple[bytes, int]]) -> None:
+    """Write pre-tokens and their counts, in the order of `items`."""
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        for token, count in items:
+            escaped = _NEEDS_ESCAPE.sub(lambda match: _ESCAPES[match[0]], token)
+            # `decode` turns invalid UTF-8 into \xNN.
+            file.write(b"%s\t%d\n" % (escaped.decode("utf-8", errors="backslashreplace").encode(), count))
+
+
+def read_tsv(path: Path) -> dict[bytes, int]:
+    """Read lines of distinct pre-tokens. Raises `FormatError`, with the path and the line, for anything else."""
+    counts: dict[bytes, int] = {}
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            where = f"{path}, line {number}"
+            escaped, _, digits = line.removesuffix(b"\n").partition(b"\t")
+            match = _COUNT.fullmatch(digits)
+            if not match or not 1 <= (count := int(match[1])) <= MAX_COUNT:
+                found = repr(line) if len(line) <= 80 else f"{line[:80]!r}..."
+                raise FormatError(
+                    f"{where}: must be a pre-token, a tab and an integer of at least 1 and at most {MAX_COUNT}, found "
+                    f"{found}"
+                )
+            token = _unescape(escaped, where)
+            if not token:
+                raise FormatError(f"{where}: an empty pre-token")
+            if token in counts:
+                raise FormatError(f"{where}: the pre-token {token!r} occurs twice")
+            counts[token] = count
+    return counts
+
+
+def _unescape(escaped: bytes, where: str) -> bytes:
+    def plain(match: re.Match[bytes]) -> bytes:
+        if match[0] in _UNESCAPES:
+            return _UNESCAPES[match[0]]
+        if match[0].startswith(b"\\x") and len(match[0]) == 4:
+            return bytes([int(match[0][2:], 16)])
+        raise FormatError(f"{where}: unknown escape {match[0].decode(errors='replace')}")
+
+    return _ESCAPE.sub(plain, escaped)
