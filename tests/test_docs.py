@@ -138,7 +138,7 @@ def test_all_configs_that_are_shown_are_valid() -> None:
     """Settings, and the job for Kubernetes, whose command is valid."""
     texts = [path.read_text(encoding="utf-8") for path in ROOT.glob("docs/*.md")]
     blocks = re.findall(r"^```yaml\n(.*?)^```", "\n".join(texts), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     for values in map(yaml.safe_load, blocks):
         if values.get("kind") == "RayJob":
             program, *arguments = shlex.split(values["spec"]["entrypoint"])

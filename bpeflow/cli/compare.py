@@ -95,9 +95,8 @@ def run_compare(options: Namespace) -> None:
     settings = settings_for_learning(earlier, path, options.counts, options.config, settings_of(options))
     settings, base = resolve_initial(settings)
     progress = Console(stderr=True, quiet=options.quiet, highlight=False)
-    largest = settings.model_copy(update={"vocab_size": settings.sizes[-1]})
     learned = compare(
-        counts, largest, entrants, options.rounds, base,
+        counts, settings.for_learning(), entrants, options.rounds, base,
         on_result=lambda contender: progress.print(f"{contender}: {contender.seconds[-1]:.3f} s"),
     )  # fmt: skip
     if options.json is not None:

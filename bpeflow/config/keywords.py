@@ -37,7 +37,7 @@ class SourceKeywords(TypedDict, total=False):
     name: str
     paths: Paths
     exclude: Paths
-    weight: int
+    weight: float
     max_bytes: Size | None
     seed: int
     format: CorpusFormat | None
@@ -133,6 +133,11 @@ class TrainKeywords(CountKeywords, LearnKeywords, total=False):
     backend: str
     vocab_sizes: int | Sequence[int]
     init_from: str | Path | HasSpec | Vocab | None
+    superwords: bool
+    superword_pattern: str | Sequence[str]
+    transition_size: int | None
+    max_words: int | None
+    colon_rule: bool
     special_tokens_first: bool
     out_dir: str | Path | None
     skip_merge: bool

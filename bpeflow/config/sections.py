@@ -6,11 +6,13 @@ A section holds settings that belong together, under one key.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
@@ -204,6 +206,30 @@ def as_number(value: object) -> object:
         return int(match[1]) * {"": 1, "k": 1_000, "m": 1_000_000}[match[2]]
     raise ValueError("need a number such as 32000, 32k or 1m")
 
+
+def _as_weight(weight: float) -> float:
+    """Return a whole number as `int`. Refuse numbers with more than three decimals."""
+    exact = Fraction(str(weight))
+    if 1000 % exact.denominator:
+        raise ValueError("need a number with at most three decimals, such as 3, 0.5 or 0.125")
+    return int(exact) if exact.denominator == 1 else weight
+
+
+def whole_weights(weights: Iterable[float]) -> tuple[list[int], int]:
+    """Return weights over their least common denominator, and that denominator.
+
+    A weight is what its decimals say, so this is exact.
+
+    >>> whole_weights([1, 0.5, 0.2])
+    ([10, 5, 2], 10)
+    """
+    exact = [Fraction(str(weight)) for weight in weights]
+    unit = math.lcm(*(weight.denominator for weight in exact))
+    return [int(weight * unit) for weight in exact], unit
+
+
+#: How many times each document counts, exactly: thousandths at the least.
+Weight = Annotated[float, Field(ge=0.001, le=1_000_000, allow_inf_nan=False), AfterValidator(_as_weight)]
 
 NonEmpty = Annotated[str, Field(min_length=1)]
 

@@ -38,15 +38,20 @@ from bpeflow.config.sections import (
     Size,
     ThinRare,
     VocabSize,
+    Weight,
     as_pattern,
     as_special_tokens,
     as_thin_rare,
     as_tuple,
     setting,
+    whole_weights,
 )
 from bpeflow.vocab import END_OF_DOCUMENT
 
 TieBreak = Literal["greatest_bytes", "smallest_ids", "huggingface"]
+
+#: The greatest count.
+_GREATEST = 2**63 - 1
 
 #: The name of the source that `input` describes.
 UNNAMED_SOURCE = "input"
@@ -85,7 +90,13 @@ class SourceSettings(Frozen):
         validation_alias=AliasChoices("paths", "path"),
     )
     exclude: Paths = setting((), "globs of files to leave out, besides those of the corpus", example=["*.bak"])
-    weight: int = setting(1, "number of times each document counts", example=3, ge=1, le=1_000_000)
+    weight: Weight = setting(
+        1,
+        "number of times each document counts, such as 3 or 0.5",
+        "Weights with decimals (at most three) are counted exactly, over their least common denominator: 1 and 0.5 "
+        "count as 2 and 1. min_frequency and thin_rare are still in documents.",
+        example=3,
+    )
     max_bytes: Size | None = setting(
         None, "size of a random sample of documents to take instead of all", unset="no sampling", example="2gb"
     )
@@ -191,6 +202,11 @@ class CorpusSettings(Frozen):
         """The sources of the corpus, that of `input` first."""
         unnamed = (SourceSettings.model_construct(name=UNNAMED_SOURCE, paths=self.input),) if self.input else ()
         return (*unnamed, *self.sources)
+
+    @property
+    def whole_weights(self) -> tuple[list[int], int]:
+        """The weights of `all_sources` over their common denominator, which is the count of a document of weight 1."""
+        return whole_weights(source.weight for source in self.all_sources)
 
 
 class CountSettings(CorpusSettings, TokenSettings):
@@ -331,6 +347,34 @@ class Settings(CountSettings, MergeSettings):
         example="runs/owt",
         metavar="PATH",
     )
+    superwords: bool = _learning(
+        False,
+        "learn tokens of several words (SuperBPE) once the vocabulary has transition_size entries",
+        "The corpus is read twice. The tokenizer splits text by superword_pattern.",
+        example=True,
+    )
+    superword_pattern: Annotated[Pattern, BeforeValidator(as_pattern)] = _learning(
+        "superbpe",
+        "split pattern of the second stage and of the tokenizer: a name, a regular expression, or a list",
+        "Text that it does not match is isolated.",
+        example="superbpe",
+    )
+    transition_size: VocabSize | None = _learning(
+        None,
+        "entries at which words end and superwords begin",
+        "Smaller vocab_sizes have no superwords, and split text by pattern. With init_from it is the tokenizer's size.",
+        unset="three quarters of vocab_size",
+        example=24000,
+    )
+    max_words: int | None = _learning(
+        4, "the most words of a superword, separated by white space; null for no limit", example=3, ge=1, lt=2**63
+    )
+    colon_rule: bool = _learning(
+        True,
+        "no superword contains a colon and then a space, as in the published tokenizers",
+        example=False,
+        flags=None,
+    )
     special_tokens_first: bool = _learning(
         False, "number special tokens before the bytes, as HuggingFace does; not with init_from", example=True
     )
@@ -367,10 +411,51 @@ class Settings(CountSettings, MergeSettings):
         check_special_tokens(self.special_tokens, reuse_tokens=self.tie_break == "huggingface")
         return self
 
+    @model_validator(mode="after")
+    def _check_superwords(self) -> Settings:
+        if not self.superwords:
+            for name in ("superword_pattern", "transition_size", "max_words", "colon_rule"):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(f"{name}: has no effect without superwords; add superwords: true (--superwords)")
+            return self
+        if self.skip_merge:
+            raise ValueError("skip_merge and superwords: give one of the two, as superwords are learned after merges")
+        if self.init_from is not None:
+            if self.transition_size is not None:
+                raise ValueError(
+                    "transition_size: with init_from, superwords begin at that tokenizer's size: leave it out"
+                )
+            return self
+        least = 256 + len(self.special_tokens)
+        if not least <= self.transition < self.sizes[-1]:
+            raise ValueError(
+                f"transition_size: {self.transition:,} is not between {least:,}, the bytes and special tokens, and the "
+                f"largest vocabulary, {self.sizes[-1]:,}"
+            )
+        return self
+
+    @property
+    def transition(self) -> int:
+        """The number of entries at which superwords begin: `transition_size`, or three quarters of the largest size."""
+        default = max(self.sizes[-1] * 3 // 4, 256 + len(self.special_tokens))
+        return default if self.transition_size is None else self.transition_size
+
     @property
     def sizes(self) -> tuple[int, ...]:
         """The vocabulary sizes that were asked for, in ascending order; none with `skip_merge` alone."""
         return tuple(sorted(set(self.vocab_sizes))) or ((self.vocab_size,) if self.vocab_size is not None else ())
+
+    def for_learning(self) -> MergeSettings:
+        """Return the settings for learning the largest vocabulary, with thresholds in the unit of the counts."""
+        (_, unit), thin_rare = self.whole_weights, self.thin_rare
+        return self.model_copy(
+            update={
+                "vocab_size": self.sizes[-1],
+                "min_frequency": min(self.min_frequency * unit, _GREATEST),
+                "thin_rare": thin_rare
+                and thin_rare.model_copy(update={"below": min(thin_rare.below * unit, _GREATEST)}),
+            }
+        )
 
 
 #: Settings that only counting needs.

@@ -87,6 +87,7 @@ def find_corpus(settings: CorpusSettings, documents: Iterable[Any] | None = None
         return Corpus([Source(text_field=fields, bad_records=settings.bad_records)], [entry])
     sources: list[Source] = []
     entries: list[CorpusEntry] = []
+    weights, _ = settings.whole_weights
     for number, source in enumerate(settings.all_sources):
         rules = InputRules(
             exclude=(*settings.exclude, *source.exclude),
@@ -104,7 +105,7 @@ def find_corpus(settings: CorpusSettings, documents: Iterable[Any] | None = None
         sources.append(
             Source(
                 name=source.name,
-                weight=source.weight,
+                weight=weights[number],
                 sample=None if source.max_bytes is None else Sample(int(source.max_bytes), source.seed),
                 text_field=_split_path(source.text_field or settings.text_field),
                 text_column=_split_path(source.text_column or settings.text_column),

@@ -74,7 +74,7 @@ class Source:
 
     Attributes:
         name: its name in reports.
-        weight: how many times each of its documents counts.
+        weight: how many times each of its documents counts, a whole number (`whole_weights`).
         sample: the random sample to draw from it; None for all documents.
         text_field: for JSON Lines and mappings, the path of the field with the text.
         text_column: for Parquet, the path of the column with the text.

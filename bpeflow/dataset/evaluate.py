@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from bpeflow._util.text import short_names
 from bpeflow.config import CorpusSettings, CountSettings, SourceSettings, make_settings
+from bpeflow.config.sections import whole_weights
 from bpeflow.config.settings import UNNAMED_SOURCE
 from bpeflow.corpus.documents import Chunk, Delimiters
 from bpeflow.corpus.files import STDIN, standard_input
@@ -107,7 +108,7 @@ def evaluate(
         for name, tokenizer in loaded.items()
     ]
     if len(sources) > 1:
-        weights = [source.weight for source in sources]
+        weights, _ = whole_weights(source.weight for source in sources)
         for name, tokenizer in loaded.items():
             rows.append(_evaluation(tokenizer, name, None, [measures[name] for measures in measured], weights))
     if base is not None:

@@ -5,6 +5,7 @@ runs/owt/
   counts.npz                 its pre-token counts
   vocab.json, merges.txt, …  its tokenizer
   vocab_16000/               a smaller vocabulary of the same run
+  first_stage/               with superwords: the run that learned the first stage, with the same files
   monitor.jsonl              samples of the queue monitor
   report.html                the run as a page (`look`)
   .lock                      held while a run is at work; names the process and its scratch folder
@@ -36,6 +37,9 @@ UNFINISHED = "unfinished"
 SETTINGS_FILE = "settings.json"
 DONE_FILE = "done.json"
 CHECKPOINT_FILE = "merges.partial"
+
+#: The subfolder of the run that learned the first stage of a tokenizer with superwords.
+FIRST_STAGE = "first_stage"
 
 #: The folder of finished segments, in `UNFINISHED`.
 SEGMENTS = "segments"

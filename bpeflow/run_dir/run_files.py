@@ -44,6 +44,9 @@ CHECKPOINT_VERSION = 1
 
 #: Settings that decide which merges are learned, besides the vocabulary sizes.
 _DECIDING = ("special_tokens", "tie_break", "min_frequency", "max_token_length", "thin_rare", "special_tokens_first")
+
+#: The same for the second stage of superwords, besides the tokenizer that the first stage gives.
+_DECIDING_SUPERWORDS = ("superwords", "superword_pattern", "max_words", "colon_rule")
 log = logging.getLogger(__name__)
 
 
@@ -234,7 +237,8 @@ def learning_fingerprint(settings: Settings, base: TokenizerSpec | None) -> dict
     Of the tokenizer to extend, the content matters and not its place.
     """
     init_from = base and f"a tokenizer with {len(base.vocab):,} entries, SHA-256 {tokenizer_hash(base)}"
-    decided = settings.to_json(set(_DECIDING))
+    deciding = {*_DECIDING, *(_DECIDING_SUPERWORDS if settings.superwords else ())}
+    decided = settings.to_json(deciding)
     return {"sizes": list(settings.sizes), **decided, "init_from": init_from}
 
 

@@ -191,6 +191,7 @@ def learning_task(
     if vocab is not None:
         tokens = _with_tokens_of(vocab, tokens)
         max_tokens = len(tokens) + vocab_size - len(vocab)
+    superwords = settings if isinstance(settings, Settings) and settings.superwords else None
     task = MergeTask(
         counts=counts,
         tokens=tokens,
@@ -200,6 +201,8 @@ def learning_task(
         reuse_tokens=huggingface or base is not None,
         min_frequency=settings.min_frequency,
         max_token_length=settings.max_token_length,
+        max_words=superwords.max_words if superwords else None,
+        colon_rule=superwords is not None and superwords.colon_rule,
         max_search=settings.max_search,
         threads=settings.threads,
     )

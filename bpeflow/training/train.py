@@ -51,6 +51,15 @@ from bpeflow.run_dir.run_files import (
 from bpeflow.run_dir.summary import describe_run
 from bpeflow.signatures import takes_settings
 from bpeflow.training.learn import LearnedMerges, learn_with_settings, warn_of_long_tokens
+from bpeflow.training.superwords import (
+    check_rereadable,
+    first_stage_settings,
+    first_stage_vocab,
+    load_first_stage,
+    rereadable,
+    second_stage_settings,
+    with_second_pattern,
+)
 from bpeflow.training.task import check_formats, resolve_initial, spec_of, split_off_tokenizer
 from bpeflow.vocab import END_OF_DOCUMENT, Merge, Vocab
 
@@ -177,7 +186,7 @@ def train_from_counts(
     """
     if not len(counts):
         raise ConfigError(f"{counts_path or 'the counts'}: no pre-tokens, so there is nothing to learn from")
-    if counts.pattern is not None:  # which the counts know better than settings that were not used for counting
+    if counts.pattern is not None and not settings.superwords:  # the counts know it better than unused settings
         counted_with = {"pattern": counts.pattern, "unmatched": counts.unmatched, "normalizer": counts.normalizer}
         settings = settings.model_copy(update=counted_with)
     return _Training(settings, None, observer or Observer()).of_counts(counts, earlier, counted_in, counts_path)
@@ -230,16 +239,31 @@ class _Training:
     def __init__(self, settings: Settings, base: TokenizerSpec | None, observer: Observer) -> None:
         self._started = perf_counter()
         choose_backend(settings.backend)  # fail now, not after hours of counting
-        self._settings, self._base = resolve_initial(settings, base)
-        check_formats(self._settings, self._base)
+        settings, self._base = resolve_initial(settings, base)
+        self._settings = self._counting = settings
+        if settings.superwords:
+            check_rereadable(settings)
+            self._counting = second_stage_settings(settings)
+            if self._base is None:
+                self._settings = settings.model_copy(update={"transition_size": settings.transition})
+            else:
+                self._base = with_second_pattern(self._base, settings)
+        check_formats(self._counting, self._base)
+        self._first_stage: TokenizerSpec | None = None
         self._observer = observer
-        self._fingerprint = learning_fingerprint(self._settings, self._base)
+
+    @property
+    def _fingerprint(self) -> dict[str, Any]:
+        return learning_fingerprint(self._settings, self._base)
 
     def of_corpus(self, documents: Iterable[Any] | None) -> TrainResult:
         """Count the corpus, unless an earlier run has counted it, and learn."""
         settings = self._settings
+        two_stages = settings.superwords and self._base is None
+        if two_stages and documents is not None:
+            documents = rereadable(documents)
         segments = settings.out_dir and settings.out_dir / UNFINISHED / SEGMENTS
-        corpus = CorpusCounter(settings, segments, documents, scratch_in=settings.out_dir)
+        corpus = CorpusCounter(self._counting, segments, documents, scratch_in=settings.out_dir)
         if settings.engine.kind != "local":
             corpus.check_distributable()
         with RunDir(settings.out_dir, corpus.scratch) as folder:
@@ -249,6 +273,9 @@ class _Training:
             found = find_counts(settings, corpus.fingerprint)
             if found is None:
                 folder.begin(settings)
+            if two_stages:
+                self._learn_first_stage(documents)
+            if found is None:
                 counts, report = self._count(corpus, folder)
             elif found.finished and nothing_left(settings, self._fingerprint, found.report):
                 return _finished(folder, found.report, found.counts)
@@ -260,11 +287,25 @@ class _Training:
                 )
             return self._learn(counts, report, folder)
 
+    def _learn_first_stage(self, documents: Iterable[Any] | None) -> None:
+        """Train the tokenizer that superwords extend, in a subfolder of the run."""
+        log.info("superwords: the first stage, to %d entries", self._settings.transition)
+        spec = _Training(first_stage_settings(self._settings), None, self._observer).of_corpus(documents).spec
+        if spec is None:
+            raise ConfigError(f"{self._settings.out_dir}: the first stage has no vocabulary: start over with --restart")
+        self._begin_second_stage(spec)
+
+    def _begin_second_stage(self, first_stage: TokenizerSpec) -> None:
+        self._first_stage = first_stage
+        self._base = with_second_pattern(first_stage, self._settings)
+
     def of_counts(
         self, counts: PretokenCounts, earlier: RunReport | None, counted_in: Path | None, counts_path: str | None
     ) -> TrainResult:
         """Learn from counts; the arguments are those of `train_from_counts`."""
         settings = self._settings
+        if settings.superwords and self._base is None:
+            self._begin_second_stage(load_first_stage(settings, counted_in, counts.pattern))
         with RunDir(settings.out_dir) as folder:
             completes = same_folder(counted_in, folder.unfinished)
             if folder.path is not None:
@@ -301,14 +342,13 @@ class _Training:
             started = perf_counter()
             unfinished = folder.unfinished
             checkpoint = MergeCheckpoint(unfinished, counts, self._fingerprint) if unfinished is not None else None
-            largest = settings.model_copy(update={"vocab_size": settings.sizes[-1]})
-            learned = learn_with_settings(counts, largest, (), self._observer, checkpoint, self._base)
+            learned = learn_with_settings(counts, settings.for_learning(), (), self._observer, checkpoint, self._base)
             seconds = perf_counter() - started
             for size in settings.sizes:
-                vocab = learned.vocab(special_tokens_first=settings.special_tokens_first, max_tokens=size)
-                spec = spec_of(vocab, settings, self._base)
+                spec = self._spec_of_size(learned, size)
                 subfolder = "" if size == settings.sizes[-1] else vocab_subfolder(size)
                 folder.write_tokenizer(spec, subfolder, settings.output)
+                vocab = spec.vocab
             report = replace(report, learning=_describe(learned, vocab, seconds, self._fingerprint))
             if len(vocab) < settings.sizes[-1]:
                 log.warning(
@@ -320,6 +360,13 @@ class _Training:
         report = folder.finish(report, self._started)
         self._write_page(report, folder)
         return TrainResult(spec, report, counts, learned)
+
+    def _spec_of_size(self, learned: LearnedMerges, size: int) -> TokenizerSpec:
+        settings = self._settings
+        if self._first_stage is not None and size <= len(self._first_stage.vocab):
+            return replace(self._first_stage, vocab=first_stage_vocab(self._first_stage, settings, size))
+        vocab = learned.vocab(special_tokens_first=settings.special_tokens_first, max_tokens=size)
+        return spec_of(vocab, self._counting, self._base)
 
     def _write_page(self, report: RunReport, folder: RunDir) -> None:
         """Write the page about a finished run, if it is to have one. The run has succeeded, whatever happens here."""

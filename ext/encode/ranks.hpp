@@ -1,4 +1,4 @@
-// Reading of ranks, and recovery of merges from them. formats/tiktoken.py has the proof, and the same in Python.
+// Reading of ranks, and recovery of merges from them. formats/ranks.py has the proof, and the same in Python.
 #pragma once
 
 #include "merging.hpp"

@@ -246,6 +246,8 @@ def test_the_examples_of_settings_are_valid(setting: Setting) -> None:
         required.pop("vocab_size")
     if setting.key.startswith("output."):
         required["output"] = {"formats": ["huggingface"]}
+    if setting.key in ("superword_pattern", "transition_size", "max_words", "colon_rule"):
+        required["superwords"] = True
     make_settings(Settings, override(required, {setting.key: setting.extra["example"]}))
 
 
@@ -255,6 +257,6 @@ def test_all_settings_can_be_uncommented() -> None:
     keys = {setting.key.rpartition(".")[2] for setting in all_settings(Settings)} | {"monitor", "output", "engine"}
     values = yaml.safe_load("\n".join(line for line in lines if line.strip().partition(":")[0] in keys))
     assert set(values) == set(Settings.model_fields)
-    for key in ("vocab_sizes", "restart"):
+    for key in ("vocab_sizes", "restart", "init_from", "skip_merge"):
         values.pop(key)
     make_settings(Settings, values)

@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bpeflow
+from bpeflow.cli.main import main
+from bpeflow.config import Settings, make_settings
 from bpeflow.corpus.text_rules import Sample
 from bpeflow.counting.count import CorpusCounts
-from bpeflow.errors import ConfigError, CorpusError
+from bpeflow.errors import ConfigError, CorpusError, ResumeError
 
 
 @given(sizes=st.lists(st.integers(0, 50), max_size=60), max_bytes=st.integers(1, 800), seed=st.integers(0, 5))
@@ -70,6 +72,41 @@ def test_a_weight_multiplies_the_counts_of_its_source(
     assert [source.documents for source in counted.documents.sources] == [len(parts[2]), len(parts[0]), len(parts[1])]
 
 
+@pytest.mark.usefixtures("scanner")
+def test_weights_with_decimals_are_exact(tmp_path: Path, documents: list[str]) -> None:
+    """Over their least common denominator, they count as whole weights do, with thresholds in documents."""
+    parts = list(pieces(documents, 3))
+    paths = [str(write(tmp_path / f"{number}.txt", part)) for number, part in enumerate(parts)]
+
+    def trained(weights: list[float], out: str, **options: object) -> bpeflow.TrainResult:
+        sources = [{"path": path, "weight": weight} for path, weight in zip(paths, weights, strict=True)]
+        values = {"input": sources, "vocab_size": 400, "out_dir": tmp_path / out, "special_tokens": [SEPARATOR]}
+        return bpeflow.train({**values, **options})
+
+    every = trained([10, 5, 2], "every").learned
+    assert every is not None
+    least = every.counts[20] // 10  # in documents of the first source
+    whole = trained([10, 5, 2], "whole", min_frequency=10 * least)
+    assert 20 < len(whole.merges) < len(every)
+    for number, options in enumerate(({}, {"executor": "processes", "num_counter": 2, "chunk_size": 3000})):
+        exact = trained([1, 0.5, 0.2], f"exact{number}", min_frequency=least, **options)
+        assert exact.counts == whole.counts
+        assert exact.merges == whole.merges
+    assert main(["merge", "--counts", str(tmp_path / "exact0"), "--out_dir", str(tmp_path / "again")]) == 0
+    assert tuple(bpeflow.Tokenizer.load(tmp_path / "again").vocab.merges) == whole.merges
+    resumed = trained([10, 5, 2], "whole", min_frequency=10 * least, resume=True)
+    assert resumed.merges == whole.merges
+    with pytest.raises(ResumeError, match="counted something else: sources was"):
+        trained([1, 0.5, 0.2], "whole", min_frequency=10 * least, resume=True)
+
+
+def test_thresholds_of_thinning_stay_in_documents() -> None:
+    values = {"sources": [{"path": "a", "weight": 0.25}], "vocab_size": 300, "thin_rare": {"below": 5, "keep": 0.5}}
+    settings = make_settings(Settings, values).for_learning()
+    assert settings.thin_rare is not None
+    assert (settings.thin_rare.below, settings.min_frequency) == (20, 4)
+
+
 def test_a_run_reports_its_sources(tmp_path: Path, documents: list[str]) -> None:
     write(tmp_path / "a.txt", documents[:100])
     write(tmp_path / "b.jsonl", documents[100:])
@@ -114,6 +151,8 @@ def test_a_sample_larger_than_its_source_is_all_of_it(
     [
         ({"name": "a", "path": "x", "weigth": 2}, r"sources\.0\.weigth \(did you mean sources\.0\.weight\?\)"),
         ({"name": "a", "path": "x", "weight": 0}, r"sources\.0\.weight"),
+        ({"name": "a", "path": "x", "weight": "nan"}, r"sources\.0\.weight"),
+        ({"name": "a", "path": "x", "weight": 1 / 3}, r"sources\.0\.weight: need a number with at most three decimals"),
         ({"name": "a"}, r"sources\.0: has no paths"),
         ({"name": "a", "path": "no/such"}, "source a: the input no/such does not exist"),
         ([{"name": "a", "path": "x"}, {"name": "a", "path": "y"}], "two sources have the name 'a'"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from bpeflow._util.byte_level import BYTES_BY_CHARACTER, mergeable_bytes
-from bpeflow.config import MergeSettings
+from bpeflow.config import MergeSettings, Settings
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.tokenizer.python_encoder import PythonEncoder
 
@@ -46,8 +46,7 @@ def naive_extension(
         for word, count in words.items():
             for pair in pairwise(pieces[word]):
                 counts[pair] += count
-        limit = settings.max_token_length or 10**9
-        allowed = [p for p in counts if counts[p] >= settings.min_frequency and len(p[0] + p[1]) <= limit]
+        allowed = [p for p in counts if counts[p] >= settings.min_frequency and _allowed(p[0] + p[1], settings)]
         if not allowed:
             break
         if settings.tie_break == "greatest_bytes":
@@ -62,6 +61,15 @@ def naive_extension(
         for word in words:
             pieces[word] = _merge(pieces[word], best)
     return found
+
+
+def _allowed(token: bytes, settings: MergeSettings) -> bool:
+    if len(token) > (settings.max_token_length or len(token)):
+        return False
+    if not (isinstance(settings, Settings) and settings.superwords):
+        return True
+    words = settings.max_words or len(token)
+    return len(token.split()) <= words and not (settings.colon_rule and b": " in token)
 
 
 def _numbers(base: TokenizerSpec, settings: MergeSettings) -> dict[bytes, int]:

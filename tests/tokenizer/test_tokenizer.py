@@ -188,8 +188,8 @@ def test_the_ending_of_a_file_is_its_format(tmp_path: Path) -> None:
     }  # fmt: skip
     (tmp_path / "folder.json").mkdir()
     assert tokenizer.save(tmp_path / "folder.json")[0] == tmp_path / "folder.json" / "vocab.json"
-    with pytest.raises(ConfigError, match="unknown format 'tokenizers'"):
-        tokenizer.save(tmp_path / "x", format="tokenizers")
+    with pytest.raises(ConfigError, match="unknown format 'sentencepiece'"):
+        tokenizer.save(tmp_path / "x", format="sentencepiece")
 
 
 @pytest.mark.parametrize("name", ["vocab.json", "merges.txt"])

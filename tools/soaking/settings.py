@@ -14,6 +14,10 @@ LEFT_OUT = {
     "restart": "passed as a flag",
     "overwrite": "always given, as the folder may have earlier results",
     "normalizer": "decoded files are compared with their input",
+    **dict.fromkeys(
+        ["superwords", "superword_pattern", "transition_size", "max_words", "colon_rule"],
+        "the soak's reference runs have a single stage; tests/training/test_superwords.py interrupts each of the two",
+    ),
     "output.report": "a page about the run, made of its results",
     **dict.fromkeys(
         [f"engine.{name}" for name in EngineSettings.model_fields],

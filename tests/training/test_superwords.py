@@ -1,0 +1,229 @@
+"""Training with superwords: a first stage, then the merges of a recount over the chunks of the second pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import regex
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive_extension import naive_extension
+from peers import encoders
+from tasks import tie_breaks
+
+import bpeflow
+from bpeflow.backends.base import MergeBackend
+from bpeflow.config import Settings, make_settings
+from bpeflow.counting.count import CorpusCounter
+from bpeflow.errors import AlreadyExistsError, BpeflowError, ConfigError, ResumeError
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS, PUBLISHED_PATTERNS
+from bpeflow.training.superwords import rereadable
+from bpeflow.training.train import TrainResult, train
+
+TEXT = "of the people, by the people, for the people: of the many. in the end of the day: of the 12,345 days ... \n" * 3
+
+_parts = st.sampled_from(["a", "b", "ab ", " ", "  ", ": ", "a: b", "\n", "12", "--", "é ", "of the ", "the "])
+texts = st.lists(st.lists(_parts, max_size=25).map("".join), min_size=1, max_size=4)
+
+
+def chunks_of(text: str, pattern: str) -> list[bytes]:
+    """Split by a pattern, and keep what it does not match."""
+    chunks, end = [], 0
+    for match in regex.finditer(pattern, text):
+        chunks += [text[end : match.start()], match[0]]
+        end = match.end()
+    return [chunk.encode() for chunk in (*chunks, text[end:]) if chunk]
+
+
+def count_chunks(documents: Iterable[str], pattern: str) -> dict[bytes, int]:
+    counts: dict[bytes, int] = {}
+    for document in documents:
+        for chunk in chunks_of(document, pattern):
+            counts[chunk] = counts.get(chunk, 0) + 1
+    return counts
+
+
+def learn(documents: Iterable[str], **values: Any) -> TrainResult:
+    return train({"input": [document.encode() for document in documents], "superwords": True, **values})
+
+
+@settings(max_examples=60)
+@given(
+    documents=texts, tie_break=tie_breaks, words=st.integers(0, 12), more=st.integers(1, 12),
+    max_words=st.sampled_from([None, 1, 2, 4]), colon_rule=st.booleans(), min_frequency=st.sampled_from([1, 2]),
+)  # fmt: skip
+def test_superwords_equal_a_recount_after_each_merge(
+    backends: list[MergeBackend],
+    documents: list[str],
+    tie_break: str,
+    words: int,
+    more: int,
+    max_words: int | None,
+    colon_rule: bool,
+    min_frequency: int,
+) -> None:
+    if not "".join(documents):
+        return
+    options = {
+        "tie_break": tie_break, "max_words": max_words, "colon_rule": colon_rule, "min_frequency": min_frequency,
+        "special_tokens": ["<s>"], "vocab_size": 257 + words + more, "transition_size": 257 + words,
+    }  # fmt: skip
+    shared = ("tie_break", "min_frequency", "special_tokens")
+    first = train(
+        {"input": [document.encode() for document in documents], "vocab_size": 257 + words}
+        | {name: options[name] for name in shared}
+    )
+    assert first.spec
+    asked = make_settings(Settings, {"input": "-", "superwords": True, **options})
+    second = count_chunks(documents, str(PUBLISHED_PATTERNS["superbpe"]))
+    missing = options["vocab_size"] - len(first.spec.vocab)  # type: ignore[operator]
+    expected = naive_extension(first.spec, second, asked, missing)
+    for name in dict.fromkeys(backend.name for backend in backends):
+        learned = learn(documents, backend=name, **options)
+        assert learned.merges == (*first.merges, *expected.merges), name
+        assert learned.learned is not None and list(learned.learned.counts[len(first.merges) :]) == expected.counts
+
+
+def test_the_tokenizer_splits_by_the_second_pattern_and_encodes_as_other_libraries_do(tmp_path: Path) -> None:
+    result = learn([TEXT], vocab_size=330, transition_size=290, out_dir=tmp_path)
+    tokenizer = bpeflow.Tokenizer.load(tmp_path)
+    assert tokenizer.pattern == PUBLISHED_PATTERNS["superbpe"]
+    assert any(b" the people" in token for token in tokenizer.vocab.tokens)
+    assert not any(b": " in token for token in tokenizer.vocab.tokens)
+    ids = tokenizer.encode(TEXT)
+    assert ids == result.tokenizer.encode(TEXT)
+    assert {name: encode(TEXT) for name, encode in encoders(tokenizer.to_spec()).items()} == {
+        "tiktoken": ids,
+        "tokenizers": ids,
+    }
+    assert tokenizer.decode(ids) == TEXT
+
+
+def test_smaller_sizes_are_of_the_first_stage_up_to_the_transition(tmp_path: Path) -> None:
+    learn([TEXT], vocab_sizes=[270, 290, 300, 320], transition_size=290, out_dir=tmp_path)
+    plain = train({"input": [TEXT.encode()], "vocab_sizes": [270, 290]}).vocab
+    for size in (270, 290, 300):
+        found = bpeflow.Tokenizer.load(tmp_path / f"vocab_{size}")
+        assert found.vocab_size == size
+        assert (found.pattern == NAMED_PATTERNS["gpt2"].name) == (size <= 290)
+        assert plain and found.vocab.merges[:33] == plain.merges[: min(size - 257, 33)]
+    assert (
+        bpeflow.Tokenizer.load(tmp_path / "vocab_300").vocab.tokens
+        == bpeflow.Tokenizer.load(tmp_path).vocab.tokens[:300]
+    )
+
+
+def test_the_transition_is_at_three_quarters_by_default(tmp_path: Path) -> None:
+    result = learn([TEXT], vocab_size=360, out_dir=tmp_path)
+    assert result.report.settings["transition_size"] == 270
+    assert len(bpeflow.Tokenizer.load(tmp_path / "first_stage").vocab) == 270
+
+
+def test_extending_a_tokenizer_by_superwords_keeps_its_ids() -> None:
+    base = bpeflow.Tokenizer.train([TEXT.encode()], 290, pattern="o200k")
+    more = bpeflow.Tokenizer.train([TEXT.encode()], 310, init_from=base, superwords=True)
+    assert more.vocab.tokens[:290] == base.vocab.tokens
+    assert more.pattern == PUBLISHED_PATTERNS["superbpe"]
+    at_once = bpeflow.Tokenizer.train([TEXT.encode()], 310, pattern="o200k", superwords=True, transition_size=290)
+    assert more.vocab.tokens == at_once.vocab.tokens
+
+
+def corpus_in(folder: Path) -> dict[str, Any]:
+    (folder / "corpus.txt").write_text(TEXT)
+    return {"input": str(folder / "corpus.txt"), "superwords": True, "vocab_size": 330, "transition_size": 290}
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, as a run sees it."""
+
+
+@pytest.mark.parametrize("stage", ["first count", "first merges", "second count", "second merges"])
+def test_a_run_interrupted_in_either_stage_resumes_to_the_same_bytes(
+    stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = corpus_in(tmp_path)
+    train({**values, "out_dir": tmp_path / "whole"})
+    out_dir = tmp_path / "interrupted"
+    name = "bpeflow.training.train." + ("CorpusCounter.count" if "count" in stage else "learn_with_settings")
+    original = CorpusCounter.count if "count" in stage else bpeflow.training.train.learn_with_settings
+    with monkeypatch.context() as patched:
+        patched.setattr(name, interrupting(original, 1 if "first" in stage else 2))
+        with pytest.raises(Interrupted):
+            train({**values, "out_dir": out_dir})
+    train({"out_dir": out_dir, "resume": True})
+    for file in ("vocab.json", "merges.txt", "first_stage/vocab.json"):
+        assert (out_dir / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+    assert not (out_dir / "unfinished").exists() and not (out_dir / "first_stage" / "unfinished").exists()
+
+
+def interrupting(original: Callable[..., Any], at: int) -> Callable[..., Any]:
+    calls = 0
+
+    def interrupted(*arguments: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == at:
+            raise Interrupted
+        return original(*arguments, **named)
+
+    return interrupted
+
+
+def test_a_finished_run_is_neither_replaced_nor_repeated_without_a_word(tmp_path: Path) -> None:
+    values = {**corpus_in(tmp_path), "out_dir": tmp_path / "run"}
+    train(values)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*.*")}
+    with pytest.raises(AlreadyExistsError):
+        train(values)
+    train({**values, "resume": True})
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*.*")} == before
+    with pytest.raises(ResumeError, match="max_words"):
+        train({**values, "resume": True, "max_words": 2})
+    train({**values, "overwrite": True, "max_words": 1})
+    vocab = bpeflow.Tokenizer.load(tmp_path / "run").vocab
+    assert max(len(token.split()) for token in vocab.tokens) == 1
+
+
+def test_merging_again_begins_with_the_first_stage_beside_the_counts(tmp_path: Path) -> None:
+    from bpeflow.cli.merge import merge
+
+    train({**corpus_in(tmp_path), "out_dir": tmp_path / "run"})
+    merge(tmp_path / "run", None, {"vocab_size": 310, "out_dir": tmp_path / "less"}, quiet=True)
+    vocab = bpeflow.Tokenizer.load(tmp_path / "run").vocab
+    assert bpeflow.Tokenizer.load(tmp_path / "less").vocab.tokens == vocab.tokens[:310]
+    with pytest.raises(ConfigError, match="has 290 entries, not 300"):
+        merge(tmp_path / "run", None, {"transition_size": 300, "out_dir": tmp_path / "other"}, quiet=True)
+    with pytest.raises(ConfigError, match="these counts are of the pattern"):
+        first = tmp_path / "run" / "first_stage"
+        merge(first, None, {"superwords": True, "vocab_size": 400, "out_dir": tmp_path / "other"}, quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"transition_size": 400}, "not between 257"),
+        ({"transition_size": 256}, "not between 257"),
+        ({"skip_merge": True}, "skip_merge and superwords"),
+        ({"input": "-"}, "standard input can be read only once"),
+        ({"superwords": False, "max_words": 3}, "max_words: has no effect without superwords"),
+        ({"superwords": False, "transition_size": 300}, "transition_size: has no effect without superwords"),
+        ({"init_from": "x", "transition_size": 300}, "with init_from, superwords begin at that tokenizer's size"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(values: dict[str, Any], message: str, tmp_path: Path) -> None:
+    common = {"input": __file__, "superwords": True, "vocab_size": 400, "out_dir": tmp_path / "run"}
+    with pytest.raises(BpeflowError, match=message):
+        train({**common, **values})
+
+
+def test_a_small_iterator_is_read_once_and_a_large_one_is_refused() -> None:
+    from_list = learn([TEXT], vocab_size=330)
+    values = {"superwords": True, "vocab_size": 330}
+    assert train({"input": iter([TEXT]), **values}).merges == from_list.merges
+    with pytest.raises(ConfigError, match="can be read only once"):
+        rereadable(iter(["x" * 10] * 3), limit=29)
+    documents = [{"text": "x" * 10}]
+    assert rereadable(documents, limit=1) is documents
