@@ -15,7 +15,7 @@ from bpeflow._util.atomic import atomic_path
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy
 from bpeflow.counting.count_files import NpzContent, explain_npz_errors, read_npz, read_tsv, write_npz, write_tsv
 from bpeflow.counting.shards import MAX_COUNT
-from bpeflow.counting.thinning import Arrays, canonical_order, pretoken_hashes, thin
+from bpeflow.counting.thinning import canonical_order, pretoken_hashes, thin
 from bpeflow.errors import CountOverflowError, FormatError, InputTypeError
 
 
@@ -160,8 +160,7 @@ class PretokenCounts(Mapping[bytes, int]):
         from bpeflow.config import ThinRare, make_settings  # pydantic, which counts alone do not need
 
         chosen = make_settings(ThinRare, {"below": below, "keep": keep})
-        arrays = thin(Arrays(self.data, self.offsets, self.counts), chosen.below, chosen.one_in)
-        return PretokenCounts(*arrays, self.pattern, self.unmatched, self.normalizer)
+        return PretokenCounts(*thin(self, chosen.below, chosen.one_in), self.pattern, self.unmatched, self.normalizer)
 
     def __len__(self) -> int:
         return len(self.counts)
