@@ -242,7 +242,7 @@ class PretokenCounts(Mapping[bytes, int]):
 
     def dump(self, path: Path) -> None:
         """Write as `save` does, but not atomically: the caller gives the file its name when it is complete."""
-        write_npz(path, *self._content)
+        write_npz(path, self._content)
 
     @classmethod
     def load(cls, path: str | Path) -> PretokenCounts:
