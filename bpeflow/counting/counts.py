@@ -242,7 +242,7 @@ class PretokenCounts(Mapping[bytes, int]):
 
     def dump(self, path: Path) -> None:
         """Write as `save` does, but not atomically: the caller gives the file its name when it is complete."""
-        write_npz(path, *self._content)
+        write_npz(path, self._content)
 
     @classmethod
     def load(cls, path: str | Path) -> PretokenCounts:
@@ -320,7 +320,8 @@ def _check_arrays(data: npt.NDArray[Any], offsets: npt.NDArray[Any], counts: npt
 def _check_canonical(counts: PretokenCounts) -> None:
     """Compare the pre-tokens, as the constructor does not."""
     hashes = pretoken_hashes(counts.data, counts.offsets)
-    if len(np.unique(hashes)) < len(counts) and len(set(counts)) < len(counts):
+    hashes.sort()  # a tenth of the time that np.unique takes for its hash table
+    if np.any(hashes[1:] == hashes[:-1]) and len(set(counts)) < len(counts):
         raise FormatError("a pre-token occurs twice")
     order = canonical_order(counts.data, counts.offsets[:-1], counts.offsets[1:], counts.counts)
     for place in np.flatnonzero(order != np.arange(len(order))).tolist():

@@ -281,7 +281,7 @@ def test_invalid_options_are_rejected_before_any_work(options: dict[str, Any], c
     paths = write_files(tmp_path, [b"hello\xff"])
     with pytest.raises(ConfigError, match=complaint.replace("||", r"\|\|")):
         encode_file(make_tokenizer(), paths, tmp_path / "train.bin", **options)
-    with pytest.raises(ConfigError, match="input: is missing"):
+    with pytest.raises(ConfigError, match="input is missing"):
         encode_file(make_tokenizer(), [], tmp_path / "train.bin")
 
 
