@@ -195,7 +195,9 @@ def remove_dead_parts(path: Path, beside: Callable[[str], object] | None = None)
         match = re.fullmatch(rf"\.{re.escape(target.name)}(\.\d+\.part)", part.name)
         if match is None or not is_unlocked(part):
             continue
-        for file in target.parent.glob(f".*{match[1]}"):
+        dead = list(target.parent.glob(f".*{match[1]}"))
+        dead.sort(key=part.__eq__)  # it is the last one, as this finds the others by it
+        for file in dead:
             if file == part or (beside is not None and beside(file.name[1:].removesuffix(match[1]))):
                 with suppress(OSError):
                     file.unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from bpeflow.cli.progress import observing, print_summary
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
 from bpeflow.config.encoding import EncodeSettings
 from bpeflow.dataset.decode import decode_file
-from bpeflow.dataset.encode import encode_file
+from bpeflow.dataset.encode import EncodedCorpus, encode_file
 from bpeflow.errors import ConfigError, OutputError
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
@@ -49,17 +49,19 @@ def encode_parser() -> Parser:
 def run_encode(options: Namespace) -> None:
     """Encode a corpus."""
     settings = corpus_of(options, EncodeSettings)
-    piped = str(options.out) == "-"
-    if piped:
+    if str(options.out) == "-":
         _check_piped(settings)
-    with observing(options.quiet) as observer, TemporaryDirectory() as folder:
-        out = Path(folder, "ids.bin") if piped else options.out
+        with TemporaryDirectory() as folder:
+            _encode_to(Path(folder, "ids.bin"), settings, options)
+            _copy_to_standard_output(Path(folder, "ids.bin"))
+    else:
+        print_summary(_encode_to(options.out, settings, options).describe(), options.quiet)
+
+
+def _encode_to(out: Path, settings: dict[str, Any], options: Namespace) -> EncodedCorpus:
+    with observing(options.quiet) as observer:
         tokenizer = Tokenizer.from_pretrained(options.tokenizer, **description(options))
-        corpus = encode_file(tokenizer, settings.pop("inputs"), out, observer=observer, **settings)
-        if piped:
-            _copy_to_standard_output(out)
-    if not piped:
-        print_summary(corpus.describe(), options.quiet)
+        return encode_file(tokenizer, settings.pop("inputs"), out, observer=observer, **settings)
 
 
 def _check_piped(settings: Mapping[str, Any]) -> None:

@@ -89,6 +89,7 @@ def _print_vocab(console: Console, figures: VocabFigures) -> None:
         ("vocabulary", f"{format_count(figures.ids, 'id')}{unused}; {format_count(figures.merges, 'merge')}"),
         ("special", f"{', '.join(specials[:LISTED]) or 'none'}{more}"),
         ("incomplete UTF-8", f"{format_count(len(figures.incomplete), 'token')}: {list_tokens(figures.incomplete)}"),
+        *_superwords(figures),
         ("never reached", format_count(len(figures.never), "token")),
     ]
     unreached: dict[str, list[VocabToken]] = {}
@@ -111,6 +112,12 @@ def _print_vocab(console: Console, figures: VocabFigures) -> None:
             for m in figures.merge_counts
         ]
         print_table(console, ("rank", "training count", "merge"), merges, "rrl")
+
+
+def _superwords(figures: VocabFigures) -> list[tuple[str, str]]:
+    several = {words: tokens for words, tokens in figures.words.items() if words > 1}
+    by_words = ", ".join(f"{tokens:,} of {words}" for words, tokens in several.items())
+    return [("superwords", f"{format_count(sum(several.values()), 'token')}: {by_words} words")] if several else []
 
 
 def _print_corpus(console: Console, figures: CorpusFigures) -> None:

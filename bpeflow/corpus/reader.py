@@ -83,7 +83,7 @@ class CorpusReader:
         return self._chunks(entry)
 
     def _gathered(self, texts: Iterable[Any], file: InputFile) -> Iterator[StreamChunk]:
-        yield from records().record_chunks(texts, file, self.chunk_size, self.rules)
+        yield from records().record_chunks(texts, file, self.chunk_size, self.rules, self.longest)
 
     def _chunks(self, file: InputFile) -> Iterator[StreamChunk]:
         if file.format == "parquet":

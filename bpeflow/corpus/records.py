@@ -21,6 +21,7 @@ from bpeflow.corpus.documents import NOTHING, RECORD_END, DocumentStatistics, St
 from bpeflow.corpus.files import Blocks, InputFile, convert_errors
 from bpeflow.corpus.text_rules import UTF8_REMEDY, Source, TextRules
 from bpeflow.errors import BadRecordError, CorpusError, InputTypeError, InvalidUtf8Error
+from bpeflow.pretokenize.cutter import LOOK_BEHIND, load_cutter
 
 #: The remedy for records without text.
 SKIP_REMEDY = "use bad_records: skip to leave out such records"
@@ -140,7 +141,7 @@ class RecordBuffer:
 
 
 def record_chunks(
-    texts: Iterable[RecordText], file: InputFile, chunk_size: int, rules: TextRules
+    texts: Iterable[RecordText], file: InputFile, chunk_size: int, rules: TextRules, longest: int
 ) -> Iterator[StreamChunk]:
     """Gather whole documents into chunks of about `chunk_size` bytes.
 
@@ -151,8 +152,10 @@ def record_chunks(
         file: their file.
         chunk_size: bytes of text in a chunk, approximately.
         rules: what happens to records without a document.
+        longest: upper bound on the bytes of a document that the pattern cannot divide, approximately.
 
     Raises:
+        CorpusError: more of a document cannot be divided.
         BadRecordError: a record has no text, and the source does not skip such records.
         InvalidUtf8Error: a document is not UTF-8, and the rules do not skip such documents.
     """
@@ -165,13 +168,27 @@ def record_chunks(
             data=records.data, holds="records", left_out=records.left_out, bytes_read=bytes_read,
         )  # fmt: skip
 
-    for text in texts:
+    for number, text in enumerate(texts, 1):
+        if isinstance(text, bytes) and len(text) > longest:
+            _check_words(f"{file.name}: document {number:,}", text, rules, longest)
         records.add(text)
         size = len(records.data)
         if size >= chunk_size:
             yield chunk(0 if has_file else size)
             offset, records = offset + size, RecordBuffer(rules, file.source)
     yield chunk(file.weight if has_file else len(records.data))
+
+
+def _check_words(name: str, text: bytes, rules: TextRules, longest: int) -> None:
+    """Raise `CorpusError` if a document has an endless word, which counters and encoders would hold as a whole."""
+    if (cutter := load_cutter(rules.pretokenizer)) is None:
+        return
+    for start in range(0, len(text) - longest, max(longest // 2, 1)):
+        if cutter.find_cut(memoryview(text)[start : start + longest], LOOK_BEHIND) is None:
+            raise CorpusError(
+                f"{name} has more than {format_size(longest)} from byte {start:,} on that the pattern cannot divide; "
+                "remove it, or look for damage. A memory_limit for training of 16 times its length admits such a text"
+            )
 
 
 # ---- JSON Lines ----

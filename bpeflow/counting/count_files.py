@@ -40,16 +40,9 @@ NpzContent = tuple[
 # ---- arrays ----
 
 
-def write_npz(
-    path: Path,
-    data: NDArray[np.uint8],
-    offsets: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    pattern: Pattern | None,
-    unmatched: UnmatchedPolicy | None,
-    normalizer: tuple[NormalizerName, ...],
-) -> None:
+def write_npz(path: Path, content: NpzContent) -> None:
     """Write an uncompressed ``.npz`` of plain arrays, without pickle."""
+    data, offsets, counts, pattern, unmatched, normalizer = content
     with path.open("wb") as file:
         arrays = {"version": np.array([_VERSION], "<i8"), "data": data}
         arrays["offsets"] = offsets.astype("<i8", copy=False)

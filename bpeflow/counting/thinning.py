@@ -8,7 +8,7 @@ languages. The hashes of pre-tokens never change, so that such a selection depen
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,9 @@ import numpy.typing as npt
 from bpeflow._util import native
 from bpeflow.counting.shards import MAX_COUNT
 from bpeflow.errors import CountOverflowError, NativeUnavailableError
+
+if TYPE_CHECKING:
+    from bpeflow.backends.base import WordCounts
 
 #: The base of the polynomial: 2^64 divided by the golden ratio, an odd number with well-mixed bits.
 BASE = 0x9E3779B97F4A7C15
@@ -92,16 +95,10 @@ class Thinned:
     kept_positions: int
 
 
-class Arrays(NamedTuple):
-    """The arrays of `PretokenCounts`."""
-
-    data: npt.NDArray[np.uint8]
-    offsets: npt.NDArray[np.int64]
-    counts: npt.NDArray[np.int64]
-
-
-def thin(table: Arrays, below: int, one_in: int) -> Arrays:
-    """Return a table in which counts below `below` are thinned, in canonical order.
+def thin(
+    table: WordCounts, below: int, one_in: int
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the arrays of a table in which counts below `below` are thinned, in canonical order.
 
     Raises:
         CountOverflowError: a multiplied count does not fit 64 bits.
@@ -117,7 +114,7 @@ def thin(table: Arrays, below: int, one_in: int) -> Arrays:
     rare *= one_in
     order = canonical_order(table.data, table.offsets[kept], table.offsets[kept + 1], counts)
     data, offsets = _copied(table, kept[order])
-    return Arrays(data, offsets, counts[order])
+    return data, offsets, counts[order]
 
 
 def canonical_order(
@@ -138,7 +135,7 @@ def canonical_order(
     return order
 
 
-def _copied(table: Arrays, words: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+def _copied(table: WordCounts, words: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     """Return the bytes and the offsets of these pre-tokens, in this order."""
     starts = table.offsets[words]
     lengths = table.offsets[words + 1] - starts

@@ -82,6 +82,7 @@ class VocabFigures:
         merges: the number of merges.
         special_tokens: the id of each special token.
         lengths: the number of tokens of each length in bytes.
+        words: the number of tokens of each number of words, which white space separates.
         scripts: the number of tokens in each script, most first; a token in several is ``"mixed"``, and those without
             letters are ``"digits"``, ``"punctuation and symbols"``, ``"white space"`` or ``"part of a character"``.
         incomplete: the tokens that are not valid UTF-8, because they begin or end inside a character.
@@ -96,6 +97,7 @@ class VocabFigures:
     merges: int
     special_tokens: dict[str, int]
     lengths: dict[int, int]
+    words: dict[int, int]
     scripts: dict[str, int]
     incomplete: tuple[VocabToken, ...]
     never: tuple[NeverToken, ...]
@@ -130,6 +132,7 @@ def inspect_vocab(tokenizer: Tokenizer, longest: int = 10) -> VocabFigures:
         merges=vocab.merge_count,
         special_tokens=dict(vocab.special_tokens),
         lengths=dict(sorted(Counter(len(token.bytes) for token in tokens).items())),
+        words=dict(sorted(Counter(len(token.bytes.split()) for token in tokens).items())),
         scripts=dict(Counter(script_of(token.bytes) for token in tokens).most_common()),
         incomplete=tuple(token for token in tokens if is_incomplete(token.bytes)),
         never=never,

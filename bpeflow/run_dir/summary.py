@@ -33,6 +33,8 @@ def describe_run(report: RunReport) -> Iterator[tuple[str, str]]:
         yield "counts", f"{one_line(report.counts)}, of an earlier run"
     if learning := report.learning:
         yield "learning", f"{learning.seconds:.1f} s for {_merges(learning)}"
+        if isinstance(transition := report.settings.get("transition_size"), int):
+            yield "", f"superwords begin at {transition:,} entries"
         if thinned := learning.thinned:
             yield "", f"thin_rare: from {thinned.kept_pretokens:,} of {thinned.pretokens:,} distinct pre-tokens"
         longest = learning.longest_token

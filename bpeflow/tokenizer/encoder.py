@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from itertools import islice
-from typing import Any, Protocol
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,9 @@ from bpeflow.errors import InvalidTextError, UnknownTokenError, UnmatchedTextErr
 from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.tokenizer.special_tokens import SpecialTokens
+
+if TYPE_CHECKING:
+    from bpeflow.backends.base import WordCounts
 
 #: Size of the cache of merged pre-tokens, in bytes. Larger: fewer pre-tokens of a large corpus are merged again.
 #: Smaller: more of the cache stays in the processor's caches, and less memory is used.
@@ -61,9 +63,12 @@ class Encoder(Protocol):
         """Encode texts. Return their ids, concatenated, and the end of each text's ids in that array."""
 
     def encode_pretokens(
-        self, pretokens: Sequence[bytes], dtype: np.dtype[Any]
+        self, data: NDArray[np.uint8], offsets: NDArray[np.int64], dtype: np.dtype[Any]
     ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
-        """Encode texts that are pre-tokens already, and normalized. Return the same as `encode_batch`."""
+        """Encode texts that are pre-tokens already, and normalized: each is `data` from one offset to the next.
+
+        Return the same as `encode_batch`.
+        """
 
     def count_tokens(self, text: Utf8, specials: SpecialTokens) -> int:
         """Return the number of ids that `encode` would return."""
@@ -79,15 +84,15 @@ class Encoder(Protocol):
 
 
 def encoded_batches(
-    encoder: Encoder, pretokens: Collection[bytes]
+    encoder: Encoder, pretokens: WordCounts
 ) -> Iterator[tuple[int, NDArray[np.unsignedinteger], NDArray[np.int64]]]:
     """Encode the distinct pre-tokens of a corpus in batches.
 
     Yield the number of each batch's first pre-token, the ids, and where each pre-token ends.
     """
-    words = iter(pretokens)
     for start in range(0, len(pretokens), _BATCH):
-        yield start, *encoder.encode_pretokens([*islice(words, _BATCH)], np.dtype(np.uint32))
+        offsets = pretokens.offsets[start : start + _BATCH + 1]
+        yield start, *encoder.encode_pretokens(pretokens.data, offsets, np.dtype(np.uint32))
 
 
 def unknown_token_error(token_id: int, index: int, tokens: int) -> UnknownTokenError:

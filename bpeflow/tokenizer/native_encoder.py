@@ -160,9 +160,10 @@ class NativeEncoder:
             raise self._explained(error, texts, specials) from None
 
     def encode_pretokens(
-        self, pretokens: Sequence[bytes], dtype: np.dtype[Any]
+        self, data: NDArray[np.uint8], offsets: NDArray[np.int64], dtype: np.dtype[Any]
     ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
-        return self._encode_pieces(pretokens, NO_SPECIAL_TOKENS, dtype, None)
+        text = np.ascontiguousarray(data[offsets[0] : offsets[-1]])
+        return self._encode_packed(text, offsets[1:] - offsets[0], NO_SPECIAL_TOKENS, dtype, None)
 
     def count_tokens(self, text: Utf8, specials: SpecialTokens) -> int:
         if not self._takes_any_text:
@@ -232,18 +233,29 @@ class NativeEncoder:
     def _encode_pieces(
         self, pieces: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any], pattern: Handle | None
     ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
-        """Encode texts, or pre-tokens without a pattern. Return all ids, and the end of those of each."""
-        text = b"".join(pieces)
+        """Encode texts. Return all ids, and the end of those of each."""
         ends = np.fromiter(accumulate(map(len, pieces)), np.int64, len(pieces))
-        id_ends = np.empty(len(pieces), np.int64)
+        return self._encode_packed(b"".join(pieces), ends, specials, dtype, pattern)
+
+    def _encode_packed(
+        self,
+        text: bytes | NDArray[np.uint8],
+        ends: NDArray[np.int64],
+        specials: SpecialTokens,
+        dtype: np.dtype[Any],
+        pattern: Handle | None,
+    ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
+        """Encode texts that end at `ends`, or pre-tokens without a pattern."""
+        start = text if isinstance(text, bytes) else text.ctypes.data
+        id_ends = np.empty(len(ends), np.int64)
         session = self._take_session()
         try:
             ids = session.room(len(text), dtype)
             encoding = session.encoding(pattern, self._native_specials(specials), ids)
             function = self._library.bpeflow_encoder_encode
-            status = function(session.handle, byref(encoding), text, ends.ctypes.data, len(pieces), id_ends.ctypes.data)
+            status = function(session.handle, byref(encoding), start, ends.ctypes.data, len(ends), id_ends.ctypes.data)
             if status:
-                _raise(status, function, text)
+                _raise(status, function, bytes(text))
             return session.take(ids, encoding.written), id_ends
         finally:
             self._idle.append(session)

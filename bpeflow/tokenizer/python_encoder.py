@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -135,8 +136,9 @@ class PythonEncoder:
         return _joined([self.encode(text, specials) for text in texts], dtype)
 
     def encode_pretokens(
-        self, pretokens: Sequence[bytes], dtype: np.dtype[Any]
+        self, data: NDArray[np.uint8], offsets: NDArray[np.int64], dtype: np.dtype[Any]
     ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
+        pretokens = (data[start:end].tobytes() for start, end in pairwise(offsets.tolist()))
         return _joined([self._encode_pretoken(pretoken) for pretoken in pretokens], dtype)
 
     def count_tokens(self, text: Utf8, specials: SpecialTokens) -> int:

@@ -20,7 +20,7 @@ struct Model {
         : tokens(given.token_data, given.token_offsets, given.tokens),
           ordinary(given.ordinary_data, given.ordinary_offsets, given.tokens),
           pairs(given.byte_ids, given.merges, static_cast<std::uint32_t>(given.first_level), ordinary),
-          second_level(given.first_level < given.merge_count ? new SecondLevel(given, ordinary) : nullptr),
+          second_level(given.first_level < given.merge_count ? new SecondLevel(given, pairs, ordinary) : nullptr),
           whole_tokens(given.whole_tokens && !second_level
                            ? WholeTokens(ordinary, [](std::uint32_t) { return true; })
                            : WholeTokens(ordinary, SelfMerging(ordinary, pairs, given.merges,

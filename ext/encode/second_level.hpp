@@ -34,9 +34,9 @@ namespace bpeflow {
 
 class SecondLevel {
   public:
-    // `ordinary` has the tokens that text can yield.
-    SecondLevel(const bpeflow_vocabulary &given, const Tokens &ordinary)
-        : SecondLevel(given, ordinary,
+    // `first` has the pairs of the first level, and `ordinary` the tokens that text can yield.
+    SecondLevel(const bpeflow_vocabulary &given, const Pairs &first, const Tokens &ordinary)
+        : SecondLevel(given, first, ordinary,
                       find_late(given.merges, static_cast<std::uint32_t>(given.first_level),
                                 static_cast<std::uint32_t>(given.merge_count), ordinary.count())) {}
 
@@ -48,6 +48,10 @@ class SecondLevel {
         return whole_->find(key);
     }
 
+    // By pair of bytes, left << 8 | right: 1 if no merge of the first level joins them, 0 otherwise. A byte each, as
+    // extracting bits takes several times as long.
+    const std::uint8_t *cuts() const { return cuts_.data(); }
+
     // The late merges.
     const Pairs &pairs() const { return pairs_; }
 
@@ -55,9 +59,14 @@ class SecondLevel {
     bool can_join(std::uint32_t left, std::uint32_t right) const { return joints_.may_have(Pairs::hash(left, right)); }
 
   private:
-    SecondLevel(const bpeflow_vocabulary &given, const Tokens &ordinary, const std::vector<bool> &late)
+    SecondLevel(const bpeflow_vocabulary &given, const Pairs &first, const Tokens &ordinary,
+                const std::vector<bool> &late)
         : pairs_(given.byte_ids, given.merges, static_cast<std::uint32_t>(given.merge_count), ordinary, late),
           joints_(spread * (given.merge_count - given.first_level)) {
+        for (unsigned left = 0; left < 256; left++)
+            for (unsigned right = 0; right < 256; right++)
+                cuts_[left << 8 | right] =
+                    !first.can_join(static_cast<std::uint8_t>(left), static_cast<std::uint8_t>(right));
         add_joints(given, late);
         if (given.whole_tokens) add_whole_tokens(given, ordinary);
     }
@@ -161,6 +170,7 @@ class SecondLevel {
     static constexpr std::uint64_t most = 64;   // pairs of units to add for each merge; one in trained vocabularies
     static constexpr unsigned most_passes = 16; // two or three in trained vocabularies
 
+    std::vector<std::uint8_t> cuts_ = std::vector<std::uint8_t>(65536);
     const Pairs pairs_;
     Filter joints_;
     std::unique_ptr<WholeTokens> whole_; // null if there is none

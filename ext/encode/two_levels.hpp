@@ -6,6 +6,7 @@
 #pragma once
 
 #include "failure.hpp"
+#include "hash.hpp"
 #include "id_writer.hpp"
 #include "kernels.hpp"
 #include "lookup.hpp"
@@ -24,8 +25,8 @@ class TwoLevels {
   public:
     using Bytes = const std::uint8_t *;
 
-    TwoLevels(const SecondLevel &second, const Pairs &first, const Kernels &kernels, Lookup &lookup)
-        : second_(second), first_level_(first), kernels_(kernels), lookup_(lookup), merging_(second.pairs(), kernels) {}
+    TwoLevels(const SecondLevel &second, const Kernels &kernels, Lookup &lookup)
+        : second_(second), kernels_(kernels), lookup_(lookup), merging_(second.pairs(), kernels) {}
 
     // Write the ids of a batch of pre-tokens.
     template <typename Ids> void add(const PretokenBatch &tokens, Ids &ids) {
@@ -53,14 +54,23 @@ class TwoLevels {
     }
 
   private:
-    static constexpr std::size_t bits = 64;  // of a word
-    static constexpr std::size_t words = 64; // of a window
-    static constexpr std::size_t window =
-        words * bits; // bytes cut at a time. With fewer, few pieces are looked up together
+    static constexpr std::size_t bits = 64; // of a word
+    // A window of bytes is cut at a time. With a smaller one, few pieces are looked up together.
+    static constexpr std::size_t words = 64, window = words * bits;
     static constexpr std::size_t longest = UINT32_MAX / 2; // of a piece and a window, in bytes: offsets have 31 bits
     static constexpr std::size_t beyond = 16;              // elements of arrays that the kernels and writers may touch
+    // These take 600 kB. With 32,768 runs, memory takes the time that merging saves.
+    static constexpr std::size_t kept_runs = 8192;
     static constexpr std::size_t kept_memory = std::size_t{1} << 20;
     static_assert(window < PretokenBatch::MOST);
+
+    // A run that was merged before.
+    struct Run {
+        static constexpr std::uint32_t none = UINT32_MAX; // no token
+        static constexpr std::size_t MOST = 8;
+
+        std::uint32_t units[MOST] = {none}, count = 0, ids[MOST] = {}; // `none` after the last unit
+    };
 
     bool is_whole(const PretokenBatch &tokens, std::size_t i) const {
         return second_.find_whole(tokens.text + tokens.starts[i], tokens.ends[i] - tokens.starts[i]) !=
@@ -105,13 +115,25 @@ class TwoLevels {
 
     // Set the bit of each byte of a window at which a piece starts.
     void find_cuts(Bytes at, Bytes stop) {
+        const std::size_t known = at == piece_; // the first piece starts here, and no byte is before it
         const auto length = static_cast<std::size_t>(stop - at);
-        std::size_t i = 0;
-        for (std::uint64_t &word : cuts_) {
-            word = 0;
-            for (std::size_t bit = 0; bit < bits && i < length; bit++, i++)
-                word |= std::uint64_t{i + (at - piece_) > 0 && !first_level_.can_join(at[i - 1], at[i])} << bit;
+        for (std::size_t word = 0; word < words; word++) {
+            const std::size_t start = word * bits;
+            if (start + bits <= length && start >= known) {
+                cuts_[word] = 0;
+                for (std::size_t bit = 0; bit < bits; bit += 8) cuts_[word] |= cuts(at + start + bit, 0, 8) << bit;
+            } else {
+                cuts_[word] = cuts(at + start, start < known, std::min(bits, length - std::min(start, length)));
+            }
         }
+    }
+
+    // Return the bits of some bytes. Called with constants, it has neither a loop nor a branch.
+    std::uint64_t cuts(Bytes at, std::size_t first, std::size_t end) const {
+        std::uint64_t word = 0;
+        for (std::size_t bit = first; bit < end; bit++)
+            word |= std::uint64_t{second_.cuts()[std::size_t{at[bit - 1]} << 8 | at[bit]]} << bit;
+        return word;
     }
 
     void set_cut(std::size_t i) { cuts_[i / bits] |= std::uint64_t{1} << i % bits; }
@@ -157,13 +179,33 @@ class TwoLevels {
             if (run == limit) break;
             const std::size_t last = next_joint(std::max(run, first_), limit, false);
             if (last == limit) break;
-            merging_.merge(units_.data() + run, last + 1 - run);
-            ids.put(merging_.ids(), merging_.count());
+            put_run(units_.data() + run, last + 1 - run, ids);
             start = last + 1;
             run = next_joint(start, limit, true);
         }
         pending_ = known_ - start;
-        std::copy_n(units_.data() + start, pending_, units_.data());
+        if (start > 0)
+            std::copy_n(units_.data() + start, pending_, units_.data()); // a long run is not copied each time
+    }
+
+    // Write the ids of a run. Most are short and recur, so the ids of the latest ones are kept: of each slot's last one.
+    template <typename Ids> void put_run(const std::uint32_t *units, std::size_t count, Ids &ids) {
+        if (count > Run::MOST) {
+            merging_.merge(units, count);
+            return ids.put(merging_.ids(), merging_.count());
+        }
+        std::uint32_t key[Run::MOST];
+        for (std::size_t i = 0; i < Run::MOST; i++) key[i] = i < count ? units[i] : Run::none;
+        std::uint64_t hash = 0;
+        for (std::size_t i = 0; i < Run::MOST; i += 2) hash = hash_step(hash, std::uint64_t{key[i]} << 32 | key[i + 1]);
+        Run &run = runs_[hash_end(hash) % kept_runs];
+        if (!std::equal(key, key + Run::MOST, run.units)) {
+            merging_.merge(units, count);
+            std::copy_n(key, Run::MOST, run.units);
+            run.count = static_cast<std::uint32_t>(merging_.count());
+            std::copy_n(merging_.ids(), run.count, run.ids);
+        }
+        ids.put_run(run.ids, run.count);
     }
 
     // Set the bit of each unit before `limit` that can be joined to the next one. The first bit is that of unit `first_`.
@@ -192,7 +234,6 @@ class TwoLevels {
     }
 
     const SecondLevel &second_;
-    const Pairs &first_level_;
     const Kernels &kernels_;
     Lookup &lookup_;
     Merging merging_;
@@ -202,6 +243,7 @@ class TwoLevels {
     std::vector<std::size_t> ends_;             // of pre-tokens, in pieces, then in units
     std::vector<std::uint32_t> units_;          // `known_` are in use
     std::vector<std::uint64_t> joints_;
+    std::vector<Run> runs_{kept_runs};
     std::size_t pending_ = 0, known_ = 0, first_ = 0;
 };
 

@@ -255,3 +255,31 @@ def test_an_exception_of_the_iterable_reaches_the_caller() -> None:
 
     with pytest.raises(KeyError, match="mine"):
         bpeflow.count(broken())
+
+
+@pytest.mark.parametrize("form", ["iterable", "parquet"])
+def test_an_endless_word_in_a_document_is_refused_and_other_long_documents_are_not(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bpeflow.counting.pipelines.longest_text", lambda *_: 1000)
+    monkeypatch.setattr("bpeflow.dataset.corpus_encoder.longest_text", lambda *_: 1000)
+    tokenizer = bpeflow.Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
+
+    def corpus(text: str) -> Any:
+        if form == "iterable":
+            return iter(["first", text])
+        pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed (extra parquet)")
+        from pyarrow import parquet
+
+        parquet.write_table(pyarrow.table({"text": ["first", text]}), tmp_path / "p.parquet")
+        return tmp_path / "p.parquet"
+
+    long = "some words " * 1000
+    assert bpeflow.count(corpus(long)).total == 2002
+    assert tokenizer.encode_file(corpus(long), tmp_path / "a.bin").tokens == 5 + len(long)
+    endless = long + "a" * 2000
+    message = r"document 2 has more than 1.0 kB from byte 1\d,\d+ on that the pattern cannot divide"
+    with pytest.raises(CorpusError, match=message):
+        bpeflow.count(corpus(endless))
+    with pytest.raises(CorpusError, match=message):
+        tokenizer.encode_file(corpus(endless), tmp_path / "b.bin")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,8 @@ def count(corpus: Path | str, run: Path, engine: dict[str, Any] | None = None, *
 
 def assert_equal(counted: CorpusCounts, whole: CorpusCounts, total: int) -> None:
     assert counted.counts == whole.counts
-    assert counted.documents == whole.documents
+    # Which example is met first depends on the order in which workers end.
+    assert replace(counted.documents, unmatched_example="") == replace(whole.documents, unmatched_example="")
     assert counted.counting.stages["counter"].bytes == total
 
 

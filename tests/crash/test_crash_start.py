@@ -46,7 +46,7 @@ def test_a_killed_fork_server_ends_the_run(train: Train, out: Path, earlier: Pat
     os.kill(fork_server, signal.SIGKILL)
     run.end()
     assert run.status == 1
-    assert re.search(r"^bpeflow: the process that starts the workers \(the fork server\) was killed", run.err)
+    assert re.search(r"(?m)^bpeflow: the process that starts the workers \(the fork server\) was killed", run.err)
     assert "Traceback" not in run.err
     run.assert_clean()
     assert contents(out) == contents(earlier)

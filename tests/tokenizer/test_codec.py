@@ -317,7 +317,9 @@ def test_pretokens_are_encoded_as_they_are(encoder: str, pattern: str, whole_tok
     chosen = new_encoder(small_spec(pattern, whole_tokens), encoder)
     alone = new_encoder(small_spec("(?s).+", whole_tokens), "python")
     pretokens = [b"aaaa word", b"word\n", b"", b"<a>the", "日é123".encode()]
-    ids, ends = chosen.encode_pretokens(pretokens, np.dtype(np.uint32))
+    data = np.frombuffer(b"".join([b"other", *pretokens]), np.uint8)
+    offsets = np.cumsum([5, *map(len, pretokens)])
+    ids, ends = chosen.encode_pretokens(data, offsets, np.dtype(np.uint32))
     expected = [alone.encode(pretoken, NO_SPECIAL_TOKENS) for pretoken in pretokens]
     assert [part.tolist() for part in np.split(ids, ends[:-1])] == expected
     assert ends[-1] == len(ids)

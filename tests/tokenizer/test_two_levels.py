@@ -120,6 +120,14 @@ def test_a_token_made_again_by_a_superword_merge() -> None:
             assert two_levels(spec, first).encode(text, NO_SPECIAL_TOKENS) == merge_as_defined(text, spec)
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 8, 9, 100])
+def test_runs_of_the_id_0(count: int) -> None:
+    """Its run of 8 is not taken for one that is already known, as slots of unknown runs are not all 0."""
+    spec = spec_of([(b"\0", b"\0"), (b"\0\0", b"\0")], r"[\s\S]+")
+    text = b"\0" * count
+    assert two_levels(spec, 0).encode(text, NO_SPECIAL_TOKENS) == merge_as_defined(text, spec)
+
+
 def test_whole_tokens_that_merging_does_not_yield() -> None:
     merges = [(b"a", b"b"), (b"ab", b" "), (b"b", b"c")]
     vocab = spec_of(merges, "superbpe").vocab

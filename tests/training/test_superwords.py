@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from tasks import tie_breaks
 
 import bpeflow
 from bpeflow.backends.base import MergeBackend
+from bpeflow.cli.main import main
 from bpeflow.config import Settings, make_settings
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.errors import AlreadyExistsError, BpeflowError, ConfigError, ResumeError
+from bpeflow.look.vocabulary import inspect_vocab
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS, PUBLISHED_PATTERNS
 from bpeflow.training.superwords import rereadable
 from bpeflow.training.train import TrainResult, train
@@ -120,6 +123,18 @@ def test_the_transition_is_at_three_quarters_by_default(tmp_path: Path) -> None:
     result = learn([TEXT], vocab_size=360, out_dir=tmp_path)
     assert result.report.settings["transition_size"] == 270
     assert len(bpeflow.Tokenizer.load(tmp_path / "first_stage").vocab) == 270
+
+
+def test_superwords_are_reported_and_inspected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = learn([TEXT], vocab_size=300, transition_size=290, out_dir=tmp_path)
+    assert ("", "superwords begin at 290 entries") in [*result.describe()]
+    vocab = result.tokenizer.vocab
+    tokens = [token for i, token in enumerate(vocab.tokens) if i not in vocab.special_tokens.values()]
+    words = inspect_vocab(result.tokenizer).words
+    assert words == Counter(len(token.split()) for token in tokens)
+    assert words[2] > 0
+    assert main(["inspect", str(tmp_path)]) == 0
+    assert "superwords" in capsys.readouterr().out
 
 
 def test_extending_a_tokenizer_by_superwords_keeps_its_ids() -> None:

@@ -1,0 +1,88 @@
+"""Script: encode over an earlier encoding, and kill it at its file operations, a few operations later each time.
+
+`test_crash_encode_kills` runs this script in a process of its own (see `killed_runs`). After each kill, whoever finds
+the first token file finds all files of the earlier encoding or all of the new one. Encoding again gives the same bytes
+as an encoding that was never killed, and leaves nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import traceback
+from itertools import accumulate, count
+from pathlib import Path
+from typing import Any
+
+from killed_runs import kill_at
+
+import bpeflow
+
+
+def encode(
+    tokenizer: bpeflow.Tokenizer, source: str, out: Path, options: dict[str, Any], last_step: int | None
+) -> bool:
+    """Encode in a child that is killed at `last_step`. Return whether it was killed."""
+    if (child := os.fork()) == 0:
+        status = 3
+        try:
+            os.fsync = lambda descriptor: None
+            if last_step is not None:
+                kill_at(last_step, str(out.parent))
+            tokenizer.encode_file(source, out, overwrite=True, num_threads=2, chunk_size=20_000, **options)
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+    _, status = os.waitpid(child, 0)
+    assert status in (0, signal.SIGKILL), status
+    return status != 0
+
+
+def files(folder: Path) -> dict[str, str]:
+    """Return the contents of all files but temporary ones."""
+    return {path.name: path.read_bytes().hex() for path in sorted(folder.iterdir()) if path.name[0] != "."}
+
+
+def main() -> None:
+    work = json.loads(sys.argv[1])
+    folder, choose = Path(work["folder"]), random.Random(work["seed"])
+    tokenizer = bpeflow.Tokenizer.load(work["tokenizer"])
+    earlier, unbroken = folder / "earlier", folder / "unbroken"
+    earlier.mkdir()
+    encode(tokenizer, work["earlier"], earlier / "c.bin", work["earlier_options"], None)
+    shutil.copytree(earlier, unbroken)
+    assert not encode(tokenizer, work["input"], unbroken / "c.bin", work["options"], None)
+    old, new = files(earlier), files(unbroken)
+    (folder / "alone").mkdir()
+    encode(tokenizer, work["input"], folder / "alone" / "c.bin", work["options"], None)
+    sidecars = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("alone/*.json")]
+    [first] = {facts.get("set", {}).get("first", "c.bin") for facts in sidecars}
+    kills = kept = published = 0
+    for step in accumulate(choose.randint(1, 4) for _ in count()):
+        out = Path(shutil.copytree(earlier, folder / "killed"))
+        killed = encode(tokenizer, work["input"], out / "c.bin", work["options"], step)
+        found = files(out)
+        if first in found and first in old:
+            assert found in (old, new), (step, sorted(found))
+            kept, published = kept + (found == old), published + (found == new)
+        kills += killed
+        for again in (choose.randrange(1, 40), None):
+            killed_again = encode(tokenizer, work["input"], out / "c.bin", work["options"], again)
+        assert not killed_again
+        assert files(out) == new, step
+        assert {path.name for path in out.iterdir()} == {*new}, (step, os.listdir(out))  # noqa: PTH208
+        shutil.rmtree(out)
+        if not killed:
+            break
+    sys.stdout.write(json.dumps({"kills": kills, "kept": kept, "published": published}))
+
+
+if __name__ == "__main__":
+    main()
