@@ -32,6 +32,7 @@ def test_counts_descend_and_equal_counts_ascend_by_bytes(table: dict[bytes, int]
     assert counts.total_bytes == sum(len(token) * count for token, count in table.items())
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of ZipFile.__del__, in some versions
 def test_an_interruption_while_counts_are_saved_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """zipfile complains that it has been left in the middle of a file."""
 
