@@ -152,7 +152,7 @@ def test_fewer_merges_than_asked_are_reported_not_an_error(corpus: Path, caplog:
     with caplog.at_level(logging.WARNING):
         result = bpeflow.train({"input": str(corpus), "vocab_size": 100_000})
     assert len(result.vocab) < 100_000
-    assert "not 100000: no more pairs could be merged" in caplog.text
+    assert "not 100,000: no more pairs could be merged" in caplog.text
     assert result.report.learning.wanted == 100_000 - 257
 
 
