@@ -94,7 +94,10 @@ class SecondLevel {
                 });
                 return room > 0;
             });
-            if (room == 0) return joints_.add_all();
+            if (room == 0) {
+                joints_.add_all();
+                return;
+            }
         }
     }
 
