@@ -132,7 +132,7 @@ class TwoLevels {
     std::uint64_t cuts(Bytes at, std::size_t first, std::size_t end) const {
         std::uint64_t word = 0;
         for (std::size_t bit = first; bit < end; bit++)
-            word |= std::uint64_t{second_.cuts()[std::size_t{at[bit - 1]} << 8 | at[bit]]} << bit;
+            word |= std::uint64_t{second_.cuts()[std::size_t{*(at + bit - 1)} << 8 | at[bit]]} << bit;
         return word;
     }
 
