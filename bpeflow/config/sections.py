@@ -259,9 +259,14 @@ class Frozen(BaseModel):
 
     def to_json(self, fields: set[str] | None = None) -> dict[str, Any]:
         """Return the values, or those of some fields, as JSON has them."""
-        # Not with mode="json", which turns Ctrl-C into an error of its own.
-        values: dict[str, Any] = json.loads(json.dumps(self.model_dump(include=fields), default=os.fspath))
+        # Not by `model_dump`, whose functions in Python turn Ctrl-C into an error of pydantic's.
+        given = {name: value for name, value in vars(self).items() if fields is None or name in fields}
+        values: dict[str, Any] = json.loads(json.dumps(given, default=_for_json))
         return values
+
+
+def _for_json(value: BaseModel | os.PathLike[str]) -> Any:
+    return vars(value) if isinstance(value, BaseModel) else os.fspath(value)
 
 
 class Section(Frozen):
