@@ -244,7 +244,7 @@ def main(arguments: list[str] | None = None) -> int:
             )
             bad = Counter({outcome: times for outcome, times in outcomes.items() if outcome not in RIGHT})
             rare = sum(times for outcome, times in bad.items() if outcome.startswith(RARE))
-            failed |= bad.total() > rare or rare > max(options.rounds / 20, 1)
+            failed |= bad.total() > rare or rare > options.rounds / 20
     return int(failed)
 
 

@@ -13,7 +13,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is that o
 SCRIPT = Path(__file__).parents[2] / "tools" / "interrupts.py"
 
 
-@pytest.mark.parametrize("flags", [["--rounds", "100", "pipeline", "count", "encode", "train"], ["--rounds", "8"]])
+# Rounds of which one or two may end in the rare ways: of fewer than 20, none could.
+@pytest.mark.parametrize("flags", [["--rounds", "100", "pipeline", "count", "encode", "train"], ["--rounds", "40"]])
 def test_every_call_ends(flags: list[str]) -> None:
     done = subprocess.run([sys.executable, SCRIPT, *flags], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
