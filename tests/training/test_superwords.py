@@ -23,7 +23,7 @@ from bpeflow.config import Settings, make_settings
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.errors import AlreadyExistsError, BpeflowError, ConfigError, ResumeError
 from bpeflow.look.vocabulary import inspect_vocab
-from bpeflow.pretokenize.patterns import NAMED_PATTERNS, PUBLISHED_PATTERNS
+from bpeflow.pretokenize.patterns import PUBLISHED_PATTERNS
 from bpeflow.training.superwords import rereadable
 from bpeflow.training.train import TrainResult, train
 
@@ -112,7 +112,7 @@ def test_smaller_sizes_are_of_the_first_stage_up_to_the_transition(tmp_path: Pat
     for size in (270, 290, 300):
         found = bpeflow.Tokenizer.load(tmp_path / f"vocab_{size}")
         assert found.vocab_size == size
-        assert (found.pattern == NAMED_PATTERNS["gpt2"].name) == (size <= 290)
+        assert (found.pattern == "gpt2") == (size <= 290)
         assert plain and found.vocab.merges[:33] == plain.merges[: min(size - 257, 33)]
     assert (
         bpeflow.Tokenizer.load(tmp_path / "vocab_300").vocab.tokens
