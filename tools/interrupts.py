@@ -37,9 +37,8 @@ HANG = 30
 #: How a call should end.
 RIGHT = ("interrupted", "ended before")
 
-#: What can happen for microseconds of each call: Python discards exceptions in finalizers, of which native memory has
-#: one; and a descriptor that a system call has returned belongs to no object yet.
-RARE = ("swallowed in", "left a descriptor open")
+#: Can happen for microseconds of each call: Python discards exceptions in finalizers, of which native memory has one.
+RARE = "swallowed in"
 
 #: Text that takes some milliseconds to count, to learn from and to encode.
 WORDS = 40_000
