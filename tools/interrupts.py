@@ -24,6 +24,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -155,8 +156,13 @@ def left_behind(folder: Path) -> str:
     return ""
 
 
-def open_descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
+def open_descriptors() -> Counter[str]:
+    """Return what the open descriptors refer to. The one that lists them is gone when its name is read."""
+    found: Counter[str] = Counter()
+    for path in list(Path("/proc/self/fd").iterdir()):
+        with suppress(OSError):
+            found[str(path.readlink()).partition(":[")[0]] += 1
+    return found
 
 
 def rounds(name: str, folder: Path, times: int, choose: random.Random) -> Iterator[str]:
@@ -171,7 +177,7 @@ def rounds(name: str, folder: Path, times: int, choose: random.Random) -> Iterat
         if left := left_behind(folder):
             yield f"{outcome}, and left {left}"
     gc.collect()
-    yield from ["left a descriptor open"] * (open_descriptors() - descriptors)
+    yield from (f"left {number} open: {name}" for name, number in (open_descriptors() - descriptors).items())
 
 
 def cold_rounds(name: str, folder: Path, times: int, choose: random.Random) -> Iterator[str]:

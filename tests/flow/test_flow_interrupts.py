@@ -123,7 +123,7 @@ def test_ctrl_c_while_a_descriptor_is_made_leaves_none_open(make: Callable[[], o
     interrupted = True
     while interrupted:
         step += 1
-        before = os.listdir("/proc/self/fd")
+        before = sorted(Path("/proc/self/fd").iterdir())
         interrupt = InterruptAnywhere(step)
         sys.settrace(interrupt)
         try:
@@ -132,7 +132,7 @@ def test_ctrl_c_while_a_descriptor_is_made_leaves_none_open(make: Callable[[], o
             pass
         finally:
             sys.settrace(None)
-        assert os.listdir("/proc/self/fd") == before, step
+        assert sorted(Path("/proc/self/fd").iterdir()) == before, step
         interrupted = interrupt.left <= 0
     assert step > 20
 
