@@ -176,8 +176,10 @@ def rounds(name: str, folder: Path, times: int, choose: random.Random) -> Iterat
         yield outcome
         if left := left_behind(folder):
             yield f"{outcome}, and left {left}"
-    gc.collect()
-    yield from (f"left {number} open: {name}" for name, number in (open_descriptors() - descriptors).items())
+    deadline = time.monotonic() + HANG
+    while (gc.collect(), left_open := open_descriptors() - descriptors)[1] and time.monotonic() < deadline:
+        time.sleep(0.01)  # the last threads are about to end
+    yield from (f"left {number} open: {name}" for name, number in left_open.items())
 
 
 def cold_rounds(name: str, folder: Path, times: int, choose: random.Random) -> Iterator[str]:
