@@ -98,7 +98,7 @@ def to_json(spec: TokenizerSpec, path: Path, post_processor: Mapping[str, Any] |
     if spec.whole_tokens:
         _check_whole_tokens(spec.vocab, spec.vocab.special_tokens, path)
     pre_tokenizer = write_pre_tokenizer(spec, path)
-    content = {
+    content: dict[str, Any] = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
