@@ -94,7 +94,7 @@ static inline void pairs_free(struct pairs *pairs) {
 struct lists {
     uint32_t *entries; /* moves when it grows */
     uint64_t used, capacity;
-    uint64_t needed; /* entries of pairs that may still be chosen */
+    uint64_t needed;              /* entries of pairs that may still be chosen */
     uint64_t spare, spare_length; /* the part to use again */
 };
 
