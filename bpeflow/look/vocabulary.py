@@ -90,8 +90,8 @@ class VocabFigures:
             letters are ``"digits"``, ``"punctuation and symbols"``, ``"white space"`` or ``"part of a character"``.
         incomplete: the tokens that are not valid UTF-8, because they begin or end inside a character.
         never: the tokens that are proved to occur in the ids of no text.
-        unproved: the tokens that their own text does not yield, alone or before a digit, a letter or punctuation, and of
-            which it is not known whether another text does.
+        unproved: the tokens that their own text does not yield, alone or before a digit, a letter or punctuation, and
+            of which it is not known whether another text does.
         longest: the longest tokens.
         merge_counts: the training counts of merges at ranks 0, 9, 99 and so on, and of the last; empty if unknown.
     """

@@ -25,7 +25,7 @@ from bpeflow.counting.count import CorpusCounter
 from bpeflow.errors import AlreadyExistsError, BpeflowError, ConfigError, ResumeError
 from bpeflow.look.page import write_page
 from bpeflow.look.vocabulary import inspect_vocab
-from bpeflow.pretokenize.patterns import NAMED_PATTERNS, PUBLISHED_PATTERNS
+from bpeflow.pretokenize.patterns import PUBLISHED_PATTERNS
 from bpeflow.training.superwords import rereadable
 from bpeflow.training.train import TrainResult, train
 
@@ -115,7 +115,7 @@ def test_smaller_sizes_are_of_the_first_stage_up_to_the_transition(tmp_path: Pat
     for size in (270, 289, 290, 291, 300):
         found = bpeflow.Tokenizer.load(tmp_path / f"vocab_{size}")
         assert found.vocab_size == size
-        assert (found.pattern == NAMED_PATTERNS["gpt2"].name) == (size <= 290)
+        assert (found.pattern == "gpt2") == (size <= 290)
         assert found.vocab.merges[:33] == plain.merges[: size - 257]
         assert found.vocab.merge_counts and None not in found.vocab.merge_counts
         assert found.vocab.merge_counts[:33] == plain.merge_counts[: size - 257]
