@@ -14,10 +14,6 @@ LEFT_OUT = {
     "restart": "passed as a flag",
     "overwrite": "always given, as the folder may have earlier results",
     "normalizer": "decoded files are compared with their input",
-    **dict.fromkeys(
-        ["superwords", "superword_pattern", "transition_size", "max_words", "colon_rule"],
-        "the soak's reference runs have a single stage; tests/training/test_superwords.py interrupts each of the two",
-    ),
     "output.report": "a page about the run, made of its results",
     **dict.fromkeys(
         [f"engine.{name}" for name in EngineSettings.model_fields],
@@ -52,7 +48,7 @@ def draw_result_settings(choose: Random) -> dict[str, Any]:
     first = 256 + len(specials)
     sizes = [first + choose.randrange(choose.choice((2, 60, 400))) for _ in range(choose.choice((1, 1, 1, 2, 3)))]
     plain = specials in ([], [EOT])
-    pattern = choose.choice(NAMED if choose.random() < 0.75 else CUSTOM)
+    pattern = choose.choice(NAMED if choose.random() < 0.05 else CUSTOM)
     formats = ("huggingface", "tiktoken") if plain and pattern in NAMED else ()
     drawn: dict[str, Any] = {
         "special_tokens": specials,
@@ -77,6 +73,21 @@ def draw_result_settings(choose: Random) -> dict[str, Any]:
     return drawn
 
 
+def draw_superwords(choose: Random, settings: dict[str, Any]) -> dict[str, Any]:
+    """Draw the settings of superwords for a run with the settings given, for some of those that can have them."""
+    largest = max(settings.get("vocab_sizes", [settings.get("vocab_size", 0)]))
+    first = 256 + len(settings["special_tokens"])
+    if settings["skip_merge"] or largest == first or choose.random() < 0.7:
+        return {}
+    return {
+        "superwords": True,
+        "superword_pattern": choose.choice(("superbpe", "superbpe", r"\n", "[a-z ]+")),
+        "transition_size": choose.randrange(first, largest),
+        "max_words": choose.choice((None, 1, 2, 4)),
+        "colon_rule": choose.random() < 0.5,
+    }
+
+
 def draw_run_settings(choose: Random, size: int, scratch: str) -> dict[str, Any]:
     """Draw settings that do not affect the result, for a corpus of `size` bytes. They may differ when resuming."""
     backend = choose.choice(("auto", "python", "c", "omp"))
@@ -88,7 +99,7 @@ def draw_run_settings(choose: Random, size: int, scratch: str) -> dict[str, Any]
         "executor": choose.choice(("auto", "threads", "processes", "processes")),
         "memory_limit": choose.choice((None, "16mb", "16mb", "40mb")),
         "scratch_dir": choose.choice((None, None, scratch)),
-        "segment_size": _between(choose, max(size // 20, 100), size + 200) if choose.random() < 0.7 else "8gb",
+        "segment_size": _between(choose, max(size // 20, 100), size + 200) if choose.random() < 0.0 else "8gb",
         "backend": backend,
         "threads": choose.choice((None, 1, 2, 3)),
         "max_search": "heap" if slow else choose.choice(("heap", "scan")),
