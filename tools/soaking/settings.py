@@ -48,7 +48,7 @@ def draw_result_settings(choose: Random) -> dict[str, Any]:
     first = 256 + len(specials)
     sizes = [first + choose.randrange(choose.choice((2, 60, 400))) for _ in range(choose.choice((1, 1, 1, 2, 3)))]
     plain = specials in ([], [EOT])
-    pattern = choose.choice(NAMED if choose.random() < 0.05 else CUSTOM)
+    pattern = choose.choice(NAMED if choose.random() < 0.75 else CUSTOM)
     formats = ("huggingface", "tiktoken") if plain and pattern in NAMED else ()
     drawn: dict[str, Any] = {
         "special_tokens": specials,
@@ -99,7 +99,7 @@ def draw_run_settings(choose: Random, size: int, scratch: str) -> dict[str, Any]
         "executor": choose.choice(("auto", "threads", "processes", "processes")),
         "memory_limit": choose.choice((None, "16mb", "16mb", "40mb")),
         "scratch_dir": choose.choice((None, None, scratch)),
-        "segment_size": _between(choose, max(size // 20, 100), size + 200) if choose.random() < 0.0 else "8gb",
+        "segment_size": _between(choose, max(size // 20, 100), size + 200) if choose.random() < 0.7 else "8gb",
         "backend": backend,
         "threads": choose.choice((None, 1, 2, 3)),
         "max_search": "heap" if slow else choose.choice(("heap", "scan")),
