@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections import Counter
@@ -249,6 +250,17 @@ def test_a_failed_second_stage_leaves_the_earlier_first_stage_beside_the_earlier
         shutil.copy(tmp_path / "other" / "first_stage" / name, out_dir / "first_stage" / name)
     with pytest.raises(ConfigError, match="is not the one that the run with these counts extended"):
         merge(out_dir, None, {"out_dir": tmp_path / "third"}, quiet=True)
+
+
+def test_the_next_run_cleans_up_after_a_killed_first_stage_even_if_it_is_refused(tmp_path: Path) -> None:
+    values, out_dir = corpus_in(tmp_path), tmp_path / "run"
+    train({**values, "out_dir": tmp_path / "whole"})
+    shutil.copytree(tmp_path / "whole" / "first_stage", first := out_dir / "unfinished" / "first_stage")
+    (scratch := first / ".scratch-0123456789abcdef").mkdir()
+    (first / ".lock").write_text(json.dumps({"pid": 1, "scratch": str(scratch)}))
+    with pytest.raises(ResumeError, match="first_stage/"):
+        train({**values, "out_dir": out_dir})
+    assert not [*out_dir.rglob(".*")]
 
 
 def test_merging_again_into_the_same_folder_keeps_the_first_stage(tmp_path: Path) -> None:
