@@ -185,6 +185,7 @@ class Vocabulary(Structure):
         ("first_level", c_uint64),
         ("whole_tokens", c_uint32),
     )
+    kept: Any  # the arrays whose addresses it has
 
 
 class Encoding(Structure):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,9 +26,10 @@ from bpeflow.counting.merger import CountMerger, reduce_shards
 from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
 from bpeflow.counting.plan import SegmentPlan
 from bpeflow.counting.report import CorpusReport, CountingReport, StageReport, complete_stages, describe_sources
-from bpeflow.counting.segments import SegmentFolder, count_parts, has_segments, remove_segments
+from bpeflow.counting.segments import SUBFOLDER, SegmentFolder, count_parts, has_segments, remove_segments
 from bpeflow.counting.shards import PARTITIONS, RECORD, Shard, Spilled, new_scratch, removed_at_end
 from bpeflow.counting.table import SharedTables
+from bpeflow.counting.units import Units
 from bpeflow.errors import ConfigError, CorpusError, explain_memory_error
 from bpeflow.flow import Executor, MonitorSample
 from bpeflow.pretokenize.native import chosen_instructions, native_unicode_version, why_regex
@@ -118,6 +120,15 @@ class CorpusCounter:
         if reason := why_regex(self.rules.pretokenizer):
             log.info("pre-tokenizing with the regex module, which is slow: %s", reason)
         self.total_bytes = self.corpus.known_bytes
+        self._units: Units | None = None
+
+    def with_units(self, units: Units) -> CorpusCounter:
+        """Return a counter of the pairs or fragments of this corpus. Its segments have a folder of their own."""
+        other = copy.copy(self)
+        other._units = units
+        other._segments_folder = self._segments_folder and self._segments_folder / units.digest[:SUBFOLDER]
+        other.__dict__.pop("fingerprint", None)
+        return other
 
     @cached_property
     def unicode(self) -> str:
@@ -127,7 +138,13 @@ class CorpusCounter:
     @cached_property
     def fingerprint(self) -> Fingerprint:
         """Everything that the counts depend on."""
-        return Fingerprint.of(self.settings, self.rules.pretokenizer.regex, self.unicode, self.corpus.entries)
+        return Fingerprint.of(
+            self.settings,
+            self.rules.pretokenizer.regex,
+            self.unicode,
+            self.corpus.entries,
+            self._units and self._units.digest,
+        )
 
     def count(
         self,
@@ -157,6 +174,8 @@ class CorpusCounter:
             WorkerDiedError: a worker process was killed.
         """
         started = perf_counter()
+        if self._units is not None:
+            _ = self._units.handle  # before threads that share it
         look = FirstLook(self.rules, self._end_of_text_remedy)
         build = self._builder("threads" if cluster else self._executor(), look)
         total = None if self.corpus.main_process_only else self.total_bytes  # unknown for an iterable or standard input
@@ -173,7 +192,7 @@ class CorpusCounter:
         warn_of_empty_sources(self.corpus.sources, documents)
         if look.undivided and documents.documents <= sum(self.corpus.file_counts()):
             log.warning("%r divided no file: each is one document", self.rules.delimiters.separator)
-        if not len(counts):
+        if not len(counts) and self._units is None:
             self.forget_segments()
             raise CorpusError(f"nothing to count: {why_nothing(documents, self.rules.pretokenizer)}")
         report_unmatched(documents, self.settings)
@@ -280,6 +299,7 @@ class CorpusCounter:
             mergers=min(mergers, PARTITIONS),
             executor=executor,
             look=look,
+            units=self._units,
         )
 
     def _executor(self) -> Executor:
