@@ -126,8 +126,9 @@ class CorpusCounter:
         """Return a counter of the pairs or fragments of this corpus. Its segments have a folder of their own."""
         other = copy.copy(self)
         other._units = units
-        other._segments_folder = self._segments_folder and self._segments_folder / units.digest[:SUBFOLDER]
-        other.__dict__.pop("fingerprint", None)
+        if self._segments_folder is not None:
+            other._segments_folder = self._segments_folder / units.digest[:SUBFOLDER]
+        other.__dict__.pop("fingerprint", None)  # a cached property
         return other
 
     @cached_property
@@ -138,13 +139,9 @@ class CorpusCounter:
     @cached_property
     def fingerprint(self) -> Fingerprint:
         """Everything that the counts depend on."""
-        return Fingerprint.of(
-            self.settings,
-            self.rules.pretokenizer.regex,
-            self.unicode,
-            self.corpus.entries,
-            self._units and self._units.digest,
-        )
+        units = self._units.digest if self._units is not None else None
+        regex = self.rules.pretokenizer.regex
+        return Fingerprint.of(self.settings, regex, self.unicode, self.corpus.entries, units)
 
     def count(
         self,

@@ -167,7 +167,8 @@ class PretokenCounts(Mapping[bytes, int]):
         from bpeflow.config import ThinRare, make_settings  # pydantic, which counts alone do not need
 
         chosen = make_settings(ThinRare, {"below": below, "keep": keep})
-        return PretokenCounts(*thin(self, chosen.below, chosen.one_in), *self._content[3:])
+        thinned = thin(self, chosen.below, chosen.one_in)
+        return PretokenCounts(*thinned, self.pattern, self.unmatched, self.normalizer, self.cut)
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -280,8 +281,8 @@ class PretokenCounts(Mapping[bytes, int]):
     def write(self, path: str | Path) -> None:
         """Write a file in the format of its ending, in any case: ``.npz`` (see `save`) or ``.tsv``.
 
-        TSV has lines ``pre-token TAB count``. Raises `FormatError` if the file has another ending, or would not hold how
-        pre-tokens were cut.
+        TSV has lines ``pre-token TAB count``. Raises `FormatError` if the file has another ending, or if
+        pre-tokens were cut, which only ``.npz`` stores.
         """
         if _ending(path) == ".npz":
             self.save(path)

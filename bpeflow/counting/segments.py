@@ -46,7 +46,7 @@ _RECORD = re.compile(r"\d{6,}\.json").fullmatch
 
 #: The length of the names of subfolders, which begin the digests of units.
 SUBFOLDER = 16
-_SUBFOLDER = re.compile(r"[0-9a-f]{%d}" % SUBFOLDER)
+_SUBFOLDER = re.compile(rf"[0-9a-f]{{{SUBFOLDER}}}")
 
 _begin = attrgetter("begin")
 

@@ -22,9 +22,9 @@ from bpeflow.counting.units import Units, frequent_pairs
 from bpeflow.errors import ConfigError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, tokenizer_hash
 
-#: Frequent pairs for each merge to learn. Of the pairs at the start, 1.4 to 1.9 for each merge had at least the count of
-#: the last merge (English and multilingual text and code, 32 MB to 1 GB, 8,000 to 49,000 merges). With fewer, counting
-#: may have to be repeated. With more, there are more fragments.
+#: Frequent pairs for each merge to learn. At the start, 1.4 to 1.9 pairs for each merge had at least the count of the
+#: last merge (English and multilingual text and code, 32 MB to 1 GB, 8,000 to 49,000 merges). With fewer, counting may
+#: have to be repeated. With more, there are more fragments.
 PAIRS_PER_MERGE = 3
 
 #: Factor of the number of frequent pairs when the cut is repeated.
