@@ -71,12 +71,16 @@ struct Units {
     // `pairs` are NULL to count pairs.
     Units(const bpeflow_vocabulary &given, const std::uint32_t *pairs, std::uint64_t count)
         : model(of_pieces(given)), whole(given, model.pairs, model.ordinary), frequent(pairs, pairs ? count : 0),
-          fragments(pairs != nullptr), cache(cache_bytes) {}
+          fragments(pairs != nullptr), lengths(given.tokens), cache(cache_bytes) {
+        for (std::uint32_t id = 0; id < given.tokens; id++)
+            lengths[id] = static_cast<std::uint32_t>(model.ordinary.length(id));
+    }
 
     const Model model;
     const SecondLevel whole; // without any merge: where no merge joins two bytes, and which pre-tokens are whole tokens
     const PairSet frequent;
-    const bool fragments; // or pairs
+    const bool fragments;               // or pairs
+    std::vector<std::uint32_t> lengths; // of units, in bytes
     Cache cache;
 
     // A piece between two places where no merge joins the bytes is about as long as a word. With a smaller cache more of
@@ -115,10 +119,10 @@ class UnitReader {
             const std::size_t length = end - start;
             if (length < 2 || units_.whole.find_whole(text_ + start, length) != WholeTokens::NONE) continue;
             pretokens_.emplace_back(start, end);
+            if (walked_ + 1 == pretokens_.size()) walk_ = {none, start, end, start, 0};
             cut(start, end, readable_end, emit);
         }
         if (pieces_ > 0) look_up(pieces_, readable_end, emit);
-        pass_on(readable_end, emit);
         lookup_.trim();
         if (ids_.size() > kept_ids) ids_ = {};
     }
@@ -134,64 +138,88 @@ class UnitReader {
     // Append the pieces of a pre-token. Whenever there are `most`, look up all but the last, which may continue.
     template <typename Emit> void cut(std::uint32_t start, std::uint32_t end, Bytes readable_end, const Emit &emit) {
         if (pieces_ == most) look_up(most, readable_end, emit);
-        starts_[pieces_++] = start;
         const std::uint8_t *const cuts = units_.whole.cuts();
+        std::size_t pieces = pieces_;
+        starts_[pieces++] = start;
         for (std::uint32_t at = start + 1; at < end;) {
-            const auto stop = static_cast<std::uint32_t>(std::min<std::size_t>(end, at + (most - pieces_)));
+            const auto stop = static_cast<std::uint32_t>(std::min<std::size_t>(end, at + (most - pieces)));
             for (; at < stop; at++) { // without a branch
-                ends_[pieces_ - 1] = starts_[pieces_] = at;
-                pieces_ += cuts[std::size_t{text_[at - 1]} << 8 | text_[at]];
+                ends_[pieces - 1] = starts_[pieces] = at;
+                pieces += cuts[std::size_t{text_[at - 1]} << 8 | text_[at]];
             }
-            if (pieces_ < most) continue;
+            if (pieces < most) continue;
             look_up(most - 1, readable_end, emit);
-            starts_[pieces_++] = starts_[most - 1];
+            starts_[0] = starts_[most - 1];
+            pieces = 1;
         }
-        ends_[pieces_ - 1] = end;
+        ends_[pieces - 1] = end;
+        pieces_ = pieces;
     }
 
-    // Look up the first `count` pieces, and walk over their units. Then there are no pieces.
+    // Look up the first `count` pieces, and emit their pairs or fragments. Then there are no pieces.
     template <typename Emit> void look_up(std::size_t count, Bytes readable_end, const Emit &emit) {
         std::size_t room = beyond;
         for (std::size_t i = 0; i < count; i++) room += ends_[i] - starts_[i];
         if (ids_.size() < room) ids_.resize(std::max(room, 8 * most));
-        IdWriter<std::uint32_t> writer(ids_.data(), 0, ids_.size());
-        lookup_.add({text_, starts_, ends_, count}, writer, [](std::size_t, std::uint64_t) {});
+        IdWriter<std::uint32_t> ids(ids_.data(), 0, ids_.size());
+        lookup_.add({text_, starts_, ends_, count}, ids, [](std::size_t, std::uint64_t) {});
         pieces_ = 0;
-        const std::uint32_t *const end = ids_.data() + writer.written();
-        for (const std::uint32_t *unit = ids_.data(); unit < end; unit++) {
-            if (emitted_ == most) pass_on(readable_end, emit);
-            walk(*unit);
+        for (std::size_t first = 0; first < ids.written(); first += most) {
+            const std::size_t end = std::min<std::size_t>(first + most, ids.written());
+            units_.fragments ? emit_fragments(first, end) : emit_pairs(first, end);
+            pass_on(readable_end, emit);
         }
     }
 
-    // Go on by a unit. This emits at most one pair or fragment.
-    void walk(std::uint32_t unit) {
+    // Emit the pairs of each unit and the one before it. No branch depends on the units, but at the end of a pre-token.
+    void emit_pairs(std::size_t first, std::size_t end) {
+        Walk walk = walk_;
+        for (std::size_t i = first; i < end; i++) {
+            const std::uint32_t unit = ids_[i];
+            keys_[emitted_] = __builtin_bswap64(std::uint64_t{walk.left} << 32 | unit); // ordered as the ids
+            emitted_ += walk.left != none;
+            walk.left = unit;
+            walk.at += units_.lengths[unit];
+            if (walk.at >= walk.end) walk = next_pretoken(walk);
+        }
+        walk_ = walk;
+    }
+
+    // Emit the fragments that end before a unit, or with it if it is the last one of a pre-token.
+    void emit_fragments(std::size_t first, std::size_t end) {
+        Walk walk = walk_;
+        for (std::size_t i = first; i < end; i++) {
+            const std::uint32_t unit = ids_[i];
+            const bool closed = walk.left != none && !units_.frequent.has(walk.left, unit);
+            fragment_starts_[emitted_] = walk.fragment;
+            fragment_ends_[emitted_] = walk.at;
+            emitted_ += closed && walk.joined > 1;
+            walk.fragment = closed ? walk.at : walk.fragment;
+            walk.joined = closed ? 1 : walk.joined + 1;
+            walk.left = unit;
+            walk.at += units_.lengths[unit];
+            if (walk.at < walk.end) continue;
+            fragment_starts_[emitted_] = walk.fragment;
+            fragment_ends_[emitted_] = walk.at;
+            emitted_ += walk.joined > 1; // then none ended before the unit
+            walk = next_pretoken(walk);
+        }
+        walk_ = walk;
+    }
+
+    // A position in the pre-tokens, between two units.
+    struct Walk {
+        std::uint32_t left = none;              // the unit before it in the pre-token
+        std::uint32_t at = 0, end = 0;          // the position, and the end of the pre-token
+        std::uint32_t fragment = 0, joined = 0; // the start of a fragment, and its number of units so far
+    };
+
+    // Return the start of the next pre-token, if there is one yet.
+    Walk next_pretoken(const Walk &walk) {
+        if (walk.at > walk.end) throw Failure{BPEFLOW_BAD_ARGUMENT}; // a merge whose result is not its parts
+        if (++walked_ == pretokens_.size()) return {};
         const auto &[start, end] = pretokens_[walked_];
-        if (left_ == none)
-            at_ = fragment_ = start;
-        else if (!units_.fragments)
-            keys_[emitted_++] = __builtin_bswap64(std::uint64_t{left_} << 32 | unit); // in order of ids as bytes
-        else if (!units_.frequent.has(left_, unit))
-            close();
-        left_ = unit;
-        joined_++;
-        at_ += static_cast<std::uint32_t>(units_.model.ordinary.length(unit));
-        if (at_ < end) return;
-        if (at_ > end) throw Failure{BPEFLOW_BAD_ARGUMENT}; // a merge whose result is not its parts
-        if (units_.fragments) close();
-        left_ = none;
-        joined_ = 0;
-        walked_++;
-    }
-
-    // Emit the fragment that ends here, unless it is a single unit.
-    void close() {
-        if (joined_ > 1) {
-            fragment_starts_[emitted_] = fragment_;
-            fragment_ends_[emitted_++] = at_;
-        }
-        fragment_ = at_;
-        joined_ = 0;
+        return {none, start, end, start, 0};
     }
 
     template <typename Emit> void pass_on(Bytes readable_end, const Emit &emit) {
@@ -211,9 +239,8 @@ class UnitReader {
     std::uint32_t starts_[most + beyond], ends_[most + beyond]; // of pieces
     std::vector<std::uint32_t> ids_;                            // of pieces
 
-    // The walk over units: the pre-token, the last unit in it, and the number of units of the fragment so far.
-    std::size_t walked_ = 0, joined_ = 0;
-    std::uint32_t left_ = none, at_ = 0, fragment_ = 0;
+    Walk walk_;
+    std::size_t walked_ = 0; // pre-tokens
 
     std::uint32_t fragment_starts_[most + beyond], fragment_ends_[most + beyond];
     std::uint64_t keys_[most + beyond];
