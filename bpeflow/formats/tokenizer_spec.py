@@ -11,7 +11,7 @@ import numpy as np
 
 from bpeflow._util import native
 from bpeflow._util.packed import PackedBytes
-from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_repr
+from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_repr, steps_of
 from bpeflow.errors import ConfigError, InputTypeError
 from bpeflow.pretokenize.normalizer import load_normalizer
 from bpeflow.pretokenize.patterns import NAMED_REGEXES
@@ -112,8 +112,7 @@ def tokenizer_hash(tokenizer: TokenizerSpec) -> str:
     """
     vocab = tokenizer.vocab
     regex = load_pretokenizer(tokenizer.pattern).regex
-    regexes = [regex] if isinstance(regex, str) else regex
-    pattern = [*(regex.encode() for regex in regexes), str(bool(tokenizer.whole_tokens)).encode()]
+    pattern = [*map(str.encode, steps_of(regex)), str(bool(tokenizer.whole_tokens)).encode()]
     if regex not in NAMED_REGEXES and tokenizer.unmatched != "drop":
         pattern.append(tokenizer.unmatched.encode())
     if tokenizer.normalizer:

@@ -25,6 +25,7 @@ from bpeflow.run_dir.layout import (
     CHECKPOINT_FILE,
     COUNTS_FILE,
     PAGE_FILE,
+    REPORT_FILE,
     RUN_FILES,
     SEGMENTS,
     UNFINISHED,
@@ -55,6 +56,7 @@ from bpeflow.signatures import takes_settings
 from bpeflow.training.cut import CutCounting, why_whole
 from bpeflow.training.learn import LearnedMerges, learn_with_settings, warn_of_long_tokens
 from bpeflow.training.superwords import (
+    check_first_stage,
     check_rereadable,
     first_stage_settings,
     first_stage_vocab,
@@ -274,12 +276,13 @@ class _Training:
             if folder.path is not None:
                 make_way(folder.path, settings)
                 log_changes(folder.path, settings)
-            found = find_counts(settings, corpus.fingerprint)
+            found = find_counts(settings, corpus.fingerprint, two_stages)
             if found is None:
                 folder.begin(settings)
             text_bytes = corpus.corpus.total_bytes
             if two_stages:
-                text_bytes = self._learn_first_stage(documents)
+                within = folder.path if found and found.finished else folder.unfinished
+                text_bytes = self._learn_first_stage(documents, within)
             if self._base is not None and settings.superwords:
                 why = why_whole(settings, corpus, text_bytes, documents)
                 log.info("superwords: %s", f"chunks are counted whole: {why}" if why else "chunks are cut")
@@ -295,16 +298,19 @@ class _Training:
                     start_report(settings), corpus=earlier.corpus, counting=earlier.counting, resumed=COUNTS_FILE
                 )
             while (result := self._learn(counts, report, folder)) is None:
-                folder.begin(settings, stale=(*RUN_FILES, CHECKPOINT_FILE))
+                folder.begin(settings, stale=(REPORT_FILE, COUNTS_FILE, CHECKPOINT_FILE))
                 if self._cut is not None and counts.cut is not None:
                     self._cut.lower(counts.cut)
                 counts, report = self._count(corpus, folder)
             return result
 
-    def _learn_first_stage(self, documents: Iterable[Any] | None) -> int | None:
-        """Train the tokenizer that superwords extend, in a subfolder of the run. Return the size of the text."""
+    def _learn_first_stage(self, documents: Iterable[Any] | None, within: Path | None) -> int | None:
+        """Train the tokenizer that superwords extend, in a subfolder of the folder given, unless it is there.
+
+        Return the size of the text.
+        """
         log.info("superwords: the first stage, to %d entries", self._settings.transition)
-        first = _Training(first_stage_settings(self._settings), None, self._observer).of_corpus(documents)
+        first = _Training(first_stage_settings(self._settings, within), None, self._observer).of_corpus(documents)
         if first.spec is None:
             raise ConfigError(f"{self._settings.out_dir}: the first stage has no vocabulary: start over with --restart")
         self._begin_second_stage(first.spec)
@@ -321,6 +327,7 @@ class _Training:
         settings = self._settings
         if settings.superwords and self._base is None:
             self._begin_second_stage(load_first_stage(settings, counted_in, counts.pattern))
+            check_first_stage(earlier, self._fingerprint)
         with RunDir(settings.out_dir) as folder:
             completes = same_folder(counted_in, folder.unfinished)
             if folder.path is not None:
