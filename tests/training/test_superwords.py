@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import regex
@@ -27,6 +28,7 @@ from bpeflow.errors import AlreadyExistsError, BpeflowError, ConfigError, Resume
 from bpeflow.look.page import write_page
 from bpeflow.look.vocabulary import inspect_vocab
 from bpeflow.pretokenize.patterns import PUBLISHED_PATTERNS
+from bpeflow.training import cut
 from bpeflow.training.superwords import rereadable
 from bpeflow.training.train import TrainResult, train
 
@@ -61,6 +63,7 @@ def learn(documents: Iterable[str], **values: Any) -> TrainResult:
 @given(
     documents=texts, tie_break=tie_breaks, words=st.integers(0, 12), more=st.integers(1, 12),
     max_words=st.sampled_from([None, 1, 2, 4]), colon_rule=st.booleans(), min_frequency=st.sampled_from([1, 2]),
+    cut_from=st.sampled_from([0, 10**9]), pairs_per_merge=st.sampled_from([1, 3]),
 )  # fmt: skip
 def test_superwords_equal_a_recount_after_each_merge(
     backends: list[MergeBackend],
@@ -71,6 +74,8 @@ def test_superwords_equal_a_recount_after_each_merge(
     max_words: int | None,
     colon_rule: bool,
     min_frequency: int,
+    cut_from: int,
+    pairs_per_merge: int,
 ) -> None:
     if not "".join(documents):
         return
@@ -89,7 +94,8 @@ def test_superwords_equal_a_recount_after_each_merge(
     missing = options["vocab_size"] - len(first.spec.vocab)  # type: ignore[operator]
     expected = naive_extension(first.spec, second, asked, missing)
     for name in dict.fromkeys(backend.name for backend in backends):
-        learned = learn(documents, backend=name, **options)
+        with patch.multiple(cut, CUT_FROM=cut_from, PAIRS_PER_MERGE=pairs_per_merge):
+            learned = learn(documents, backend=name, **options)
         assert learned.merges == (*first.merges, *expected.merges), name
         assert learned.learned is not None and list(learned.learned.counts[len(first.merges) :]) == expected.counts
 
