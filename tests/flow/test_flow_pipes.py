@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from bpeflow.flow import Executor, Pipeline, QueueSpec, Source, Stage, WorkerDiedError
 from bpeflow.flow.pipes import Channel
-from bpeflow.flow.shared import Credits, Descriptor, EndOfStreamError, Meters, pipe, write_all
+from bpeflow.flow.shared import Credits, EndOfStreamError, Meters, owned, pipe, write_all
 from bpeflow.flow.stage import Packed
 
 EXECUTORS: list[Executor] = ["processes", "threads"]
@@ -284,7 +284,7 @@ def test_closing_twice_closes_no_descriptor_of_others() -> None:
     reader, writer = pipe()
     number = writer.fileno()
     writer.close()
-    other = Descriptor(os.dup(reader.fileno()))
+    other = owned(os.dup, reader.fileno())
     assert other.fileno() == number, "the number is used again"
     writer.close()
     os.fstat(other.fileno())
