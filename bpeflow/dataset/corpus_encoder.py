@@ -114,11 +114,11 @@ class ChunkEncoder:
     rules: TextRules
     end_id: int | None
 
-    def __call__(self, chunks: Iterable[tuple[int, Place, Chunk]]) -> Iterator[tuple[int, EncodedChunk]]:
+    def __call__(self, chunks: Iterable[tuple[int, Place, Chunk]]) -> Iterator[tuple[int, Place, EncodedChunk]]:
         """Encode chunks. Each has its number among all chunks, and the place after it."""
         buffer = ChunkBuffer()
         for number, place, chunk in chunks:
-            yield number, replace(self.encode(chunk, buffer), place=place)
+            yield number, place, self.encode(chunk, buffer)
 
     def encode(self, chunk: Chunk, buffer: ChunkBuffer) -> EncodedChunk:
         """Read and encode a chunk.
@@ -273,8 +273,8 @@ class CorpusEncoder:
             preload=("bpeflow.dataset.corpus_encoder",),
         )
         with stall_watch(pipeline), closing(pipeline.run("threads" if use_threads else "processes")) as chunks:
-            for _, chunk in in_order(chunks, itemgetter(0)):
-                yield chunk
+            for _, place, chunk in in_order(chunks, itemgetter(0)):
+                yield replace(chunk, place=place)
 
 
 def _releases_interpreter_lock(tokenizer: Tokenizer) -> bool:

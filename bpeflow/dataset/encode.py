@@ -141,7 +141,8 @@ def encode_file(
     if another document follows, and after each record of JSON Lines or Parquet and each document of an iterable. White
     space between a file's last separator and its end is not a document, but belongs to the one before.
 
-    The result does not depend on `num_threads`, `chunk_size` and `engine`. If encoding fails, no files are left.
+    The result does not depend on `num_threads`, `chunk_size` and `engine`. If encoding fails in the first 30 seconds,
+    no files are left. After that, what is encoded is kept in temporary files, and `resume` continues.
 
     Args:
         tokenizer: the tokenizer.
@@ -155,7 +156,7 @@ def encode_file(
         observer: progress callbacks, instead.
         options: the other `bpeflow.config.encoding.EncodeSettings`, which describes each, as ``bpeflow encode
             --help`` does. For the ids: `dtype`, `separator`, `end_token`, `special_tokens_as_text`. For the files:
-            `format`, `index`, `shard_tokens`, `val_fraction`, `seed`, `overwrite`. For the corpus: `sources`,
+            `format`, `index`, `shard_tokens`, `val_fraction`, `seed`, `overwrite`, `resume`. For the corpus: `sources`,
             `sampled`, `input_format`, `text_field`, `text_column`, `exclude`, `invalid_utf8`, `bad_records`. For the
             work: `num_threads`, `chunk_size`, `engine` (``{"kind": "ray"}`` for a Ray cluster, which sees the input and
             the folder of `dst` under the same paths).
@@ -164,10 +165,13 @@ def encode_file(
         The files that were written, and statistics of the corpus.
 
     Raises:
-        AlreadyExistsError: a file exists, and `overwrite` is false; raised before any work.
+        AlreadyExistsError: a file exists, and `overwrite` is false, or an interrupted encoding could be resumed; raised
+            before any work.
         ConfigError: an option is unknown, invalid or does not fit the tokenizer; raised before any work.
         CorpusError: input is missing, unreadable, not UTF-8 (`InvalidUtf8Error`, which has the position), or a record
             has no text (`BadRecordError`).
+        ResumeError: with `resume`, the corpus, the tokenizer or an option has changed.
+        FolderInUseError: with `resume`, the process to be resumed is still at work.
         EngineError: the cluster cannot be reached, or a node cannot take part.
         FormatError: `dst` is not a regular file.
         OSError: `dst` cannot be written. The error names the file.
