@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 
+from bpeflow._util.packed import PackedBytes
 from bpeflow.look.render import is_incomplete
-from bpeflow.tokenizer.python_encoder import PretokenMerging, merge_table
-from bpeflow.tokenizer.tokenizer import Tokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer, new_encoder
 from bpeflow.vocab import Vocab
 
 #: Why no text yields a token.
@@ -25,6 +25,9 @@ _SCRIPTS = (
     "Tibetan", "Myanmar", "Khmer", "Javanese", "Mongolian", "Georgian", "Armenian", "Ethiopic", "Syriac", "Thaana",
     "Nko", "Tifinagh", "Cherokee", "Canadian_Aboriginal", "Yi", "Braille", "Coptic", "Runic",
 )  # fmt: skip
+
+#: Text after a token of which a pattern may make another pre-token: superwords end with a space before digits only.
+_FOLLOWING = ("", "0", "a", "!!")
 
 #: Ends that complete the beginning of any character.
 _CHARACTER_ENDS = (b"", b"\x80", b"\x80\x80", b"\xa0\x80", b"\x80\x80\x80", b"\xa0\x80\x80")
@@ -87,7 +90,8 @@ class VocabFigures:
             letters are ``"digits"``, ``"punctuation and symbols"``, ``"white space"`` or ``"part of a character"``.
         incomplete: the tokens that are not valid UTF-8, because they begin or end inside a character.
         never: the tokens that are proved to occur in the ids of no text.
-        unproved: the tokens that their own text does not yield, and of which it is not known whether another text does.
+        unproved: the tokens that their own text does not yield, alone or before a digit, a letter or punctuation, and
+            of which it is not known whether another text does.
         longest: the longest tokens.
         merge_counts: the training counts of merges at ranks 0, 9, 99 and so on, and of the last; empty if unknown.
     """
@@ -154,15 +158,19 @@ def longest_tokens(vocab: Vocab, count: int) -> list[VocabToken]:
 
 
 def reached_ids(tokenizer: Tokenizer) -> set[int]:
-    """Return the ids of the tokens that their own text yields, and nothing else."""
+    """Return the ids of the tokens that their own text yields, alone or before one of `_FOLLOWING`."""
     spec = tokenizer.to_spec()
     if spec.unmatched == "error":  # where text is dropped, the ids have other bytes
         tokenizer = Tokenizer.from_spec(replace(spec, unmatched="drop"))
     tokens = {
         i: token.decode() for i, token in enumerate(spec.vocab.ordinary_tokens) if token and not is_incomplete(token)
     }
-    encoded = tokenizer.encode_ordinary_batch(list(tokens.values()))
-    return {i for i, ids in zip(tokens, encoded, strict=True) if ids == [i]}
+    reached: set[int] = set()
+    for following in _FOLLOWING:
+        rest = [i for i in tokens if i not in reached]
+        encoded = tokenizer.encode_ordinary_batch([tokens[i] + following for i in rest])
+        reached |= {i for i, ids in zip(rest, encoded, strict=True) if ids and ids[0] == i}
+    return reached
 
 
 def never_tokens(tokenizer: Tokenizer) -> Iterator[NeverToken]:
@@ -177,7 +185,12 @@ def never_tokens(tokenizer: Tokenizer) -> Iterator[NeverToken]:
     normalizer = tokenizer._pretokenizer.normalizer
     ordinary = spec.vocab.ordinary_tokens
     specials = set(spec.vocab.special_tokens.values())
-    merges = merge_table(spec.vocab.merge_ids)
+    packed = PackedBytes.of(ordinary)
+    encoder = new_encoder(replace(spec, whole_tokens=False), cache_bytes=0)
+    ids, ends = encoder.encode_pretokens(np.frombuffer(packed.data, np.uint8), packed.offsets, np.dtype(np.uint32))
+    alone = np.diff(ends, prepend=0) == 1
+    merged = np.full(len(ordinary), -1)
+    merged[alone] = ids[ends[alone] - 1]
     for token_id, token in enumerate(spec.vocab.tokens):
         if token_id in specials:  # which may share its id with ordinary text
             token = ordinary[token_id]
@@ -191,17 +204,10 @@ def never_tokens(tokenizer: Tokenizer) -> Iterator[NeverToken]:
             reason = "not UTF-8"
         elif not incomplete and normalizer and normalizer.utf8(token) != token:
             reason = "normalized"
-        elif (incomplete or not spec.whole_tokens) and _merged_ids(token, spec.vocab, merges) != [token_id]:
+        elif (incomplete or not spec.whole_tokens) and merged[token_id] != token_id:
             reason = "other tokens"
         if reason:
             yield NeverToken(token_id, token, reason)
-
-
-def _merged_ids(pretoken: bytes, vocab: Vocab, merges: Mapping[Any, tuple[int, int]]) -> list[int]:
-    merging = PretokenMerging(pretoken, vocab.byte_ids, merges)
-    for _ in merging.steps():
-        pass
-    return [token_id for token_id in merging.ids if token_id is not None]
 
 
 def is_part_of_utf8(part: bytes) -> bool:
