@@ -81,6 +81,12 @@ class EncodeSettings(CorpusSettings):
         "the reverse.",
         example=True,
     )
+    resume: bool = _files(
+        False,
+        "resume an interrupted encoding to the same files, with the same corpus and settings",
+        "It starts if there is none. A checkpoint is made every 30 seconds.",
+        example=True,
+    )
     num_threads: int | None = _run(
         None, "encoder threads", unset="one per core", example=4, ge=1, le=4096, flags=("--threads",)
     )

@@ -99,7 +99,12 @@ class Fingerprint:
             del values["normalizer"]
         if units is not None:
             values["units"] = units
-        return cls(values, [_input(file) for entry in entries for file in entry.files])
+        return cls.of_files(values, entries)
+
+    @classmethod
+    def of_files(cls, settings: Mapping[str, Any], entries: Sequence[CorpusEntry]) -> Fingerprint:
+        """Return the fingerprint of settings, as JSON values, and of the files of a corpus."""
+        return cls(settings, [_input(file) for entry in entries for file in entry.files])
 
     def summary(self) -> FingerprintSummary:
         """Return the fingerprint in a form short enough for a report."""
