@@ -117,7 +117,7 @@ class SourceSettings(Frozen):
         """Refuse documents: in Python, a list of mappings without `text_field` is taken for sources."""
         if isinstance(values, Mapping) and not close_matches("paths", [str(key) for key in values]):
             raise ValueError(
-                "has no paths; if these are documents, pass a list of them, and the field of their text as text_field"
+                "a source needs paths, the key of its files; documents in Python need text_field, the key of their text"
             )
         return values
 

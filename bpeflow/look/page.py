@@ -274,7 +274,7 @@ def _sources(run: RunData) -> Iterator[str]:
         rows = [
             [
                 source.name,
-                str(source.weight),
+                f"{source.weight:.10g}",
                 "all" if source.sample is None else f"a sample of {format_size(source.sample.max_bytes)}",
                 f"{source.files:,}",
                 format_size(source.bytes),
