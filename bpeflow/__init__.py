@@ -18,7 +18,6 @@ print(bpeflow.evaluate({"mine": tokenizer}, "held_out.txt"))          # bytes pe
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -115,8 +114,10 @@ def _hint(name: str) -> str:
         return ""
     if name in ("from_file", "from_files", "from_pretrained", "get_encoding", "load", "train_from_iterator"):
         return f"; use bpeflow.Tokenizer.{'from_pretrained' if name == 'get_encoding' else name}"
-    close = get_close_matches(name.lower(), {known.lower(): known for known in __all__}, 1)
-    return f"; did you mean {next(known for known in __all__ if known.lower() == close[0])!r}?" if close else ""
+    from bpeflow._util.text import close_matches
+
+    known = {public.lower(): public for public in __all__}
+    return "".join(f"; did you mean {known[close]!r}?" for close in close_matches(name.lower(), known))
 
 
 def __dir__() -> list[str]:

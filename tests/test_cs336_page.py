@@ -37,7 +37,7 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def count(documents: list[str]) -> Counter[bytes]:
-    find = regex.compile(NAMED_PATTERNS["gpt2"].regex).findall
+    find = regex.compile(NAMED_PATTERNS["gpt2"]).findall
     return Counter(token.encode() for document in documents for token in find(document))
 
 

@@ -130,7 +130,7 @@ def make_named_patterns() -> str:
     parts = [NAMED_HEAD]
     tables = []
     for name, pattern in NAMED_PATTERNS.items():
-        step = compile_step(pattern.regex)
+        step = compile_step(pattern)
         width = step.classes + 1
         of_bits, exceptions = exceptions_from(classes, step)
         arrays = {"next": np.frombuffer(step.next, np.uint16), "moves": np.frombuffer(step.moves, np.uint16)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import reprlib
 from collections.abc import Iterable, Iterator, Sequence
-from html import escape
 from mmap import mmap
 from typing import Literal
 from unicodedata import east_asian_width
@@ -64,6 +63,16 @@ def close_matches(word: str, known: Iterable[str], n: int = 1) -> list[str]:
     from difflib import get_close_matches  # only needed after a mistake
 
     return get_close_matches(word, [other for other in known if other.strip("-") not in _NEVER_SUGGESTED], n)
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """Return ``"did you mean 'gpt2'? "`` for the nearest known word; an empty string if none is near."""
+    return "".join(f"did you mean {close!r}? " for close in close_matches(word, known))
+
+
+def steps_of(pattern: Pattern) -> tuple[str, ...]:
+    """Return the names and regular expressions that a pattern consists of."""
+    return (pattern,) if isinstance(pattern, str) else pattern
 
 
 def format_count(count: int, noun: str) -> str:
@@ -140,4 +149,6 @@ class Described:
         return "\n".join(f"{label:<9}{text}".rstrip() for label, text in self.describe())
 
     def _repr_html_(self) -> str:
+        from html import escape  # only needed in notebooks
+
         return f"<pre>{escape(str(self))}</pre>"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import faulthandler
 import io
 import os
-import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
@@ -105,7 +104,9 @@ def _run(argv: Sequence[str]) -> int:
         close = close_matches(name, COMMANDS)
         hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(COMMANDS)}"
         if os.path.exists(name) or {*name} & {*"./*"}:  # noqa: PTH110 (pathlib takes time to import)
-            hint = f"to train on a file: bpeflow --input {shlex.quote(name)}"
+            from shlex import quote  # only needed after a mistake
+
+            hint = f"to train on a file: bpeflow --input {quote(name)}"
         raise ConfigError(f"unknown command {name!r}; {hint}")
     parser, run = load_command(name)
     run(parser.parse(rest))

@@ -255,9 +255,10 @@ class CountSettings(CorpusSettings, TokenSettings):
     )
     executor: Literal["auto", "threads", "processes"] = _pipeline(
         "auto",
-        "how counters and mergers run: threads, processes, or auto (threads for small input)",
-        "auto takes threads for up to 1 GB of plain text, and for up to 4 MB of other formats or of text that only "
-        "the regex module can split. Standard input and iterables are always counted in threads.",
+        "how counters and mergers run: threads, processes, or auto (the faster one for the input)",
+        "auto takes threads for plain text, which native code counts in parallel, and processes for more than 4 MB of "
+        "other formats, of text to normalize, or of text that only the regex module can split. Standard input and "
+        "iterables are always counted in threads.",
         example="processes",
     )
     memory_limit: MemoryLimit | None = _pipeline(

@@ -7,13 +7,12 @@ their bytes. In a pipeline with several processes, one stage plans and other one
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from bpeflow.corpus.checks import FirstLook
 from bpeflow.corpus.documents import Chunk, StreamChunk
-from bpeflow.corpus.files import Blocks, InputFile, SampledFiles, open_blocks, records
+from bpeflow.corpus.files import InputFile, SampledFiles, open_blocks, records
 from bpeflow.corpus.sources import CorpusEntry
 from bpeflow.corpus.split import cut_text, plan_chunks
 from bpeflow.corpus.text_rules import TextRules
@@ -78,29 +77,23 @@ class CorpusReader:
     def _streamed(self, entry: CorpusEntry) -> Iterator[StreamChunk]:
         if isinstance(entry, SampledFiles):
             return self._sampled(entry.files)
-        if entry.documents is not None:
-            return self._gathered(records().iterable_texts(entry.documents, self.rules), entry)
-        return self._chunks(entry)
+        if entry.documents is not None or entry.format == "parquet":
+            return self._gathered(self._documents(entry), entry)
+        return self._cut(entry, self.rules)
 
     def _gathered(self, texts: Iterable[Any], file: InputFile) -> Iterator[StreamChunk]:
-        yield from records().record_chunks(texts, file, self.chunk_size, self.rules, self.longest)
+        chunks: Iterator[StreamChunk] = records().record_chunks(texts, file, self.chunk_size, self.rules, self.longest)
+        return chunks
 
-    def _chunks(self, file: InputFile) -> Iterator[StreamChunk]:
-        if file.format == "parquet":
-            yield from self._gathered(records().parquet_texts(file, self.rules), file)
-            return
-        with self._open(file) as blocks:
-            if file.format == "jsonl":
-                yield from records().cut_lines(blocks, self.chunk_size, self.longest, file.source)
-            else:
-                yield from cut_text(blocks, self.chunk_size, self.rules, self.longest, file.source)
-
-    @contextmanager
-    def _open(self, file: InputFile) -> Iterator[Blocks]:
+    def _cut(self, file: InputFile, rules: TextRules) -> Iterator[StreamChunk]:
+        """Yield the chunks of a stream of text or of lines of JSON."""
         with open_blocks(file) as blocks:
             if self.rules.invalid_utf8 == "error":
                 blocks.check()
-            yield blocks
+            if file.format == "jsonl":
+                yield from records().cut_lines(blocks, self.chunk_size, self.longest, file.source)
+            else:
+                yield from cut_text(blocks, self.chunk_size, rules, self.longest, file.source)
 
     # ---- documents one by one ----
 
@@ -125,16 +118,15 @@ class CorpusReader:
 
     def _documents(self, file: InputFile) -> Iterator[Any]:
         """Yield the documents of a stream, each a `RecordText`, including skipped ones."""
-        if file.format == "parquet":
+        if file.documents is not None:
+            yield from records().iterable_texts(file.documents, self.rules)
+        elif file.format == "parquet":
             yield from records().parquet_texts(file, self.rules)
-            return
-        with self._open(file) as blocks:
-            if file.format == "jsonl":
-                for lines in records().cut_lines(blocks, self.chunk_size, self.longest, file.source):
-                    yield from (text for _, text in records().parse_lines(lines, self.rules))
-                return
-            whole = replace(self.rules, invalid_utf8="skip")  # under which no document is cut
-            for chunk in cut_text(blocks, self.chunk_size, whole, self.longest):
+        else:
+            for chunk in self._cut(file, replace(self.rules, invalid_utf8="skip")):  # under which no document is cut
+                if chunk.holds == "jsonl":
+                    yield from (text for _, text in records().parse_lines(chunk, self.rules))
+                    continue
                 data = bytes(chunk.data)
                 for document in self.rules.delimiters.documents(data):
                     start, end = document.pieces[0][0], document.pieces[-1][1]

@@ -43,13 +43,10 @@ if TYPE_CHECKING:
     from bpeflow.config.keywords import CountKeywords
     from bpeflow.counting.ray_tasks import ClusterCounting
 
-#: By scanner, the most bytes of input that are counted in the calling process: in threads by the native scanner, in one
-#: thread by the `regex` module. Counting that much takes about as long as worker processes take to start, to import
-#: their modules and to send their counts. With a lower limit small inputs are slower, with a higher one large inputs.
-SMALL_INPUT = {"native": 1_000_000_000, "regex": 4_000_000}
-
-#: The same for a corpus with streams, which only processes read in parallel.
-SMALL_STREAMS = 4_000_000
+#: The most bytes of input that are counted in threads although they hold the interpreter's lock: to read a stream, to
+#: normalize text, or to split it with the `regex` module. Counting that much takes about as long as worker processes
+#: take to start. With a lower limit small inputs are slower, with a higher one large inputs.
+SMALL_INPUT = 4_000_000
 
 #: The most mergers in threads by default. As many threads add up the tables of all counters.
 MOST_MERGERS = 8
@@ -287,10 +284,8 @@ class CorpusCounter:
             return "threads"
         if self.settings.executor != "auto":
             return self.settings.executor
-        small = SMALL_INPUT["regex" if self.settings.normalizer else self.rules.scanner]  # neither releases the lock
-        if self.corpus.streams:
-            small = min(small, SMALL_STREAMS)
-        return "threads" if self.total_bytes <= small else "processes"
+        parallel = self.rules.scanner == "native" and not self.settings.normalizer and not self.corpus.streams
+        return "threads" if parallel or self.total_bytes <= SMALL_INPUT else "processes"
 
     def _counters(self) -> int:
         """Return the number of counters in threads: at most one per chunk."""

@@ -143,7 +143,7 @@ def setting_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[s
 
 def _short_repr(key: str, value: object) -> str:
     if key == "pattern":
-        value = next((pattern.name for pattern in NAMED_PATTERNS.values() if pattern.regex == value), value)
+        value = next((name for name, regex in NAMED_PATTERNS.items() if regex == value), value)
     text = repr(value)
     return text if len(text) <= _MAX_VALUE else text[:_MAX_VALUE] + "…"
 

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_repr
+from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_repr, steps_of
 from bpeflow.errors import FormatError, PatternTimeoutError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.formats.untrusted import Part, check_pattern, is_text
@@ -42,11 +42,11 @@ _GPT2_SPELLINGS = (
 
 #: cl100k for Oniguruma, which reads the possessive ``{1,3}+`` as "one to three, repeated". Nothing follows it in its
 #: alternative, so ``{1,3}`` means the same.
-_CL100K_ONIGURUMA = NAMED_PATTERNS["cl100k"].regex.replace(r"\p{N}{1,3}+", r"\p{N}{1,3}")
+_CL100K_ONIGURUMA = NAMED_PATTERNS["cl100k"].replace(r"\p{N}{1,3}+", r"\p{N}{1,3}")
 
 #: The name of each known spelling of a named pattern, and our spelling of each known custom pattern.
 _NAMES = {
-    **{pattern.regex: name for name, pattern in NAMED_PATTERNS.items()},
+    **{regex: name for name, regex in NAMED_PATTERNS.items()},
     **dict.fromkeys(_GPT2_SPELLINGS, "gpt2"),
     _CL100K_ONIGURUMA: "cl100k",
     KIMI_PUBLISHED: KIMI,
@@ -55,10 +55,7 @@ _NAMES = {
 
 #: Custom patterns that have been compared on every character, of which a warning would say nothing.
 _COMPARED = frozenset(
-    step
-    for pattern in PUBLISHED_PATTERNS.values()
-    for step in ((pattern,) if isinstance(pattern, str) else pattern)
-    if step not in NAMED_PATTERNS
+    step for pattern in PUBLISHED_PATTERNS.values() for step in steps_of(pattern) if step not in NAMED_PATTERNS
 )
 
 #: Extends a pattern to text that it does not match.
@@ -85,7 +82,7 @@ def pattern_to_regex(pattern: str, engine: Engine, path: Path) -> str:
     Raises `FormatError`, with `path`, for a custom pattern that the engine reads differently.
     """
     if pattern in NAMED_PATTERNS:
-        return _CL100K_ONIGURUMA if (pattern, engine) == ("cl100k", "Oniguruma") else NAMED_PATTERNS[pattern].regex
+        return _CL100K_ONIGURUMA if (pattern, engine) == ("cl100k", "Oniguruma") else NAMED_PATTERNS[pattern]
     refuse_differences(pattern, engine, path)
     return pattern
 
@@ -188,9 +185,6 @@ def _differences(regex: str, engine: Engine) -> Iterator[tuple[str, int]]:
 
 # ---- pre-tokenizers ----
 
-#: For each way to treat unmatched text, the `behavior` and `invert` of a `Split` that does the same.
-_BEHAVIORS: dict[UnmatchedPolicy, tuple[str, bool]] = {"isolate": ("Isolated", False), "drop": ("Removed", True)}
-
 #: The expression of `Digits`, by `individual_digits`. Both match all text.
 _DIGITS = {True: r"\p{N}|\P{N}+", False: r"\p{N}+|\P{N}+"}
 
@@ -254,7 +248,7 @@ def _read_regex(pattern: Part) -> str:
 
 def write_pre_tokenizer(spec: TokenizerSpec, path: Path) -> dict[str, Any]:
     """Return the pre-tokenizer that splits as `spec` does. Raises `FormatError` if there is none."""
-    *before, last = (spec.pattern,) if isinstance(spec.pattern, str) else spec.pattern
+    *before, last = steps_of(spec.pattern)
     splits = [_split(pattern, spec.unmatched, path) for pattern in [*before, *([] if last == "gpt2" else [last])]]
     steps = [*splits, byte_level(use_regex=last == "gpt2")]
     return {"type": "Sequence", "pretokenizers": steps} if splits else steps[0]
@@ -265,8 +259,9 @@ def _split(pattern: str, unmatched: UnmatchedPolicy, path: Path) -> dict[str, An
     unmatched = "isolate" if pattern in NAMED_PATTERNS else unmatched
     if unmatched == "error":
         raise unmatched_is_error(path, "tokenizer.json")
-    behavior, invert = _BEHAVIORS[unmatched]
-    return {"type": "Split", "pattern": {"Regex": regex}, "behavior": behavior, "invert": invert}
+    drops = unmatched == "drop"
+    behavior = "Removed" if drops else "Isolated"
+    return {"type": "Split", "pattern": {"Regex": regex}, "behavior": behavior, "invert": drops}
 
 
 def byte_level(use_regex: bool) -> dict[str, Any]:

@@ -101,11 +101,7 @@ def to_json(spec: TokenizerSpec, path: Path, post_processor: Mapping[str, Any] |
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [
-            {"id": token_id, "content": text, "single_word": False, "lstrip": False, "rstrip": False}
-            | {"normalized": False, "special": True}
-            for text, token_id in sorted(spec.vocab.special_tokens.items(), key=lambda item: item[1])
-        ],
+        "added_tokens": added_tokens(spec.vocab),
         "normalizer": normalizer_to_json(spec.normalizer),
         "pre_tokenizer": pre_tokenizer,
         "post_processor": post_processor,
@@ -124,6 +120,15 @@ def to_json(spec: TokenizerSpec, path: Path, post_processor: Mapping[str, Any] |
         },
     }
     return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+
+
+def added_tokens(vocab: Vocab) -> list[dict[str, Any]]:
+    """Return the special tokens in ascending order of their ids, as HuggingFace's files list them."""
+    return [
+        {"id": token_id, "content": text, "single_word": False, "lstrip": False, "rstrip": False}
+        | {"normalized": False, "special": True}
+        for text, token_id in sorted(vocab.special_tokens.items(), key=lambda item: item[1])
+    ]
 
 
 def _check_whole_tokens(vocab: Vocab, specials: Iterable[str], path: Path) -> None:

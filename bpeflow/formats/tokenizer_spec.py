@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 
 from bpeflow._util.packed import PackedBytes
-from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_repr
+from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_repr, steps_of
 from bpeflow.errors import ConfigError, InputTypeError
 from bpeflow.pretokenize.normalizer import load_normalizer
 from bpeflow.pretokenize.patterns import NAMED_REGEXES
@@ -90,8 +90,7 @@ def tokenizer_hash(tokenizer: TokenizerSpec) -> str:
     """
     vocab = tokenizer.vocab
     regex = load_pretokenizer(tokenizer.pattern).regex
-    regexes = [regex] if isinstance(regex, str) else regex
-    pattern = [*(regex.encode() for regex in regexes), str(bool(tokenizer.whole_tokens)).encode()]
+    pattern = [*map(str.encode, steps_of(regex)), str(bool(tokenizer.whole_tokens)).encode()]
     if regex not in NAMED_REGEXES and tokenizer.unmatched != "drop":
         pattern.append(tokenizer.unmatched.encode())
     if tokenizer.normalizer:

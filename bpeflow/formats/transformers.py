@@ -3,7 +3,8 @@
 ``tokenizer.json`` determines the ids. The two files beside it name the special tokens that have a role (end of text,
 padding …), the class, the chat template and the longest input. Source: ``_from_pretrained`` in transformers 4.57 and
 5.23. Both read ``special_tokens_map.json`` only if ``tokenizer_config.json`` has no `added_tokens_decoder`; older
-tools read it, too.
+tools read it, too. Newer versions save a chat template to ``chat_template.jinja``, which takes precedence over the one
+in ``tokenizer_config.json``. All versions read the latter, so `save` writes that.
 """
 
 from __future__ import annotations
@@ -18,16 +19,12 @@ from bpeflow._util.atomic import write_text
 from bpeflow._util.text import close_matches, short_repr
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import huggingface
+from bpeflow.formats.published import CONFIG_FILE
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, TransformersOptions
 from bpeflow.formats.untrusted import read_text
 from bpeflow.vocab import PADDING
 
-CONFIG_FILE = "tokenizer_config.json"
 SPECIAL_TOKENS_FILE = "special_tokens_map.json"
-
-#: Where newer versions save a chat template, which takes precedence over the one in `CONFIG_FILE`. All versions read
-#: the latter, so `save` writes that.
-CHAT_TEMPLATE_FILE = "chat_template.jinja"
 
 #: The special tokens that have a role unless another is given: the first of them that the tokenizer has.
 DEFAULT_TOKENS = {
@@ -102,9 +99,7 @@ def _config(spec: TokenizerSpec, options: TransformersOptions, roles: dict[str, 
         raise ConfigError(f"max_length: need a number of tokens, at least 1, found {short_repr(limit)}")
     config = {
         "added_tokens_decoder": {
-            str(token_id): {"content": text, "lstrip": False, "normalized": False, "rstrip": False}
-            | {"single_word": False, "special": True}
-            for text, token_id in sorted(spec.vocab.special_tokens.items(), key=lambda item: item[1])
+            str(token.pop("id")): dict(sorted(token.items())) for token in huggingface.added_tokens(spec.vocab)
         },
         "clean_up_tokenization_spaces": False,
         "model_input_names": ["input_ids", "attention_mask"],  # version 4 adds token_type_ids, which few models take

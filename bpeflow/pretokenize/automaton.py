@@ -15,7 +15,6 @@ contains, for every code point.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from functools import cache, lru_cache
 from time import thread_time
 from typing import NamedTuple
@@ -23,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bpeflow.pretokenize.syntax import (
+    END_OF_TEXT,
     Alternation,
     CharacterSet,
     Concatenation,
@@ -108,10 +108,6 @@ class Classes(NamedTuple):
     first: list[int]
     range_class: list[int]
     members: list[frozenset[int]]
-
-    def of(self, character: str) -> int:
-        """Return the class of a character."""
-        return self.range_class[bisect_right(self.first, ord(character)) - 1]
 
 
 def _divide(sets: list[CharacterSet]) -> Classes:
@@ -211,15 +207,18 @@ class _Nfa:
                 return start
             case Lookahead(sets, end, negated):
                 return self._add(_Look(frozenset(map(self._number, sets)), end, negated, after))
-            case Repetition(CharacterSet() as characters, least, most, "possessive"):
-                return self._possessive(self._number(characters), least, most, after)
             case Repetition():
                 return self._repetition(node, after)
         return self._dollar(None, after)
 
     def _repetition(self, node: Repetition, after: int) -> int:
+        stop = after
+        if node.kind == "possessive" and isinstance(node.body, CharacterSet):
+            # ``X++`` is ``X+(?!X)``: it stops only where no X follows, or after `most`.
+            stop = self._build(Lookahead((node.body,), end=False, negated=True), after)
+
         def choice(again: int) -> _Split:
-            return _Split(after, again) if node.kind == "lazy" else _Split(again, after)
+            return _Split(stop, again) if node.kind == "lazy" else _Split(again, stop)
 
         start = after
         if node.most is None:
@@ -230,20 +229,6 @@ class _Nfa:
                 start = self._add(choice(self._build(node.body, start)))
         for _ in range(node.least):
             start = self._build(node.body, start)
-        return start
-
-    def _possessive(self, characters: int, least: int, most: int | None, after: int) -> int:
-        """Add ``X++`` as ``X+(?!X)``: it stops only where no X follows, or after `most`."""
-        stop = self._add(_Look(frozenset([characters]), end=False, negated=True, after=after))
-        if most is None:
-            start = self._add(None)
-            self.states[start] = _Split(self._add(_Take(characters, start)), stop)
-        else:
-            start = after
-            for _ in range(most - least):
-                start = self._add(_Split(self._add(_Take(characters, start)), stop))
-        for _ in range(least):
-            start = self._add(_Take(characters, start))
         return start
 
     def _dollar(self, before: Node | None, after: int) -> int:
@@ -257,7 +242,7 @@ class _Nfa:
                 kind == "greedy" and after == _MATCH
             ):
                 if any(start <= ord("\n") < end for start, end in _runs(source)):
-                    return self._add(_Look(frozenset(), end=True, negated=False, after=after))
+                    return self._build(END_OF_TEXT, after)
         raise UnsupportedPattern(
             r"it has `$`, which also matches before a line end at the end of the text; write \Z for the end of the text"
         )

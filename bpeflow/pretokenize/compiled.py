@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import logging
 import random
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from time import thread_time
 from typing import Any
 
@@ -92,14 +92,9 @@ class Matcher:
         """Unpack the tables of a step."""
         width = step.classes + 1
         self.step = step
-        self.first: list[int] = np.frombuffer(step.first, np.uint32).tolist()
         self.next: list[list[int]] = np.frombuffer(step.next, np.uint16).reshape(-1, width).tolist()
         self._moves: list[list[int]] = np.frombuffer(step.moves, np.uint16).reshape(-1, width).tolist()
         self._flags: list[list[int]] = np.frombuffer(step.flags, np.uint8).reshape(-1, width).tolist()
-
-    def class_of(self, character: str) -> int:
-        """Return the class of a character."""
-        return self.step.range_class[bisect_right(self.first, ord(character)) - 1]
 
     def match_spans(self, text: str) -> list[tuple[int, int]]:
         """Return the start and the end of each match, found one at a time by the DFA."""
@@ -149,7 +144,7 @@ class Matcher:
         return found
 
     def _read(self, text: str) -> list[int]:
-        return [*map(self.class_of, text), self.step.classes]
+        return [*map(self.step.class_of, text), self.step.classes]
 
     def _match_end(self, read: Sequence[int], position: int) -> int | None:
         """Return the end of the match that starts at a position; None if there is none."""
@@ -226,7 +221,7 @@ def _texts(matcher: Matcher) -> Iterator[str]:
 def _members(matcher: Matcher, chance: random.Random) -> list[list[str]]:
     """Return for each class some of its characters, at the ends of ranges."""
     ranges: list[list[str]] = [[] for _ in range(matcher.step.classes)]
-    for number, after in enumerate([*matcher.first[1:], 0x110000]):
-        ends = {matcher.first[number], after - 1}
+    for number, (first, after) in enumerate(pairwise([*matcher.step.ranges, 0x110000])):
+        ends = {first, after - 1}
         ranges[matcher.step.range_class[number]] += [chr(end) for end in ends if not 0xD800 <= end < 0xE000]
     return [chance.sample(ends, min(len(ends), 8)) for ends in ranges]

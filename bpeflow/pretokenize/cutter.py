@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_right
 from functools import lru_cache
 from typing import Protocol
 
@@ -12,7 +10,7 @@ from bpeflow.errors import NativeUnavailableError
 from bpeflow.pretokenize.native import new_pattern, why_not_compiled
 from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.pretokenize.regex import Pretokenizer
-from bpeflow.pretokenize.tables import STRONG, UNSAFE, WEAK, CompiledStep
+from bpeflow.pretokenize.tables import STRONG, UNSAFE, WEAK
 
 #: Whether a position is a cut depends on the two characters around it: at most so many bytes before and from it on.
 LOOK_BEHIND = LOOK_AHEAD = 4
@@ -77,7 +75,7 @@ class PythonCutter:
 
     def __init__(self, pretokenizer: Pretokenizer) -> None:
         """Prepare the tables of a pattern that can be compiled."""
-        self._steps = [(array("I", step.first), step) for step in pretokenizer.tables().steps]
+        self._steps = pretokenizer.tables().steps
         self._drops = pretokenizer.unmatched == "drop"
         self._normalizer = pretokenizer.normalizer
         self._is_safe = lru_cache(maxsize=1 << 14)(self._is_safe_pair)
@@ -109,17 +107,13 @@ class PythonCutter:
             if not (_is_stable(x) and _is_stable(w)) or "A" <= w.upper() <= "Z" or w in "<=>":
                 return False
             x = x.lower() if self._normalizer.lowers else x
-        for first, step in self._steps:
-            kind = step.cuts[_class(first, step, x) * step.classes + _class(first, step, w)]
+        for step in self._steps:
+            kind = step.cuts[step.class_of(x) * step.classes + step.class_of(w)]
             if kind == STRONG or (kind == WEAK and self._drops):
                 return True
             if kind == UNSAFE:
                 return False
         return False
-
-
-def _class(first: array[int], step: CompiledStep, character: str) -> int:
-    return step.range_class[bisect_right(first, ord(character)) - 1]
 
 
 def _is_stable(character: str) -> bool:

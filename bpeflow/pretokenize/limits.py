@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from bpeflow._util.text import Pattern, short_repr
+from bpeflow._util.text import Pattern, short_repr, steps_of
 from bpeflow.errors import PatternError, PatternTimeoutError
 
 _Found = TypeVar("_Found")
@@ -37,7 +37,7 @@ class TimeLimit:
         """Start the clock for a text, which is searched as a whole or in pieces."""
         self._pattern = pattern
         self._text = text
-        recursive = any(map(_RECURSION.search, _steps(pattern)))
+        recursive = any(map(_RECURSION.search, steps_of(pattern)))
         self.seconds = _SECONDS if recursive else _SECONDS + len(text) / _CHARACTERS_PER_SECOND
         self._end = time.thread_time() + self.seconds
 
@@ -62,10 +62,6 @@ class TimeLimit:
         )
 
 
-def _steps(pattern: Pattern) -> tuple[str, ...]:
-    return (pattern,) if isinstance(pattern, str) else pattern
-
-
 # ---- size ----
 
 #: The largest size of a pattern that is compiled, in the units of `_size`. Published patterns have up to 10,000.
@@ -87,7 +83,7 @@ _FOLDING, _VERBOSE = re.compile(r"\(\?\w*(?:f|V1)"), re.compile(r"\(\?\w*x")
 
 def check_size(pattern: Pattern) -> None:
     """Raise `PatternError` if regular expressions are too large to be compiled."""
-    if sum(map(_size, _steps(pattern))) > _MAX_SIZE:
+    if sum(map(_size, steps_of(pattern))) > _MAX_SIZE:
         raise PatternError(
             f"the pattern {short_repr(pattern)} is too large, because its repetitions are written out when it is "
             "compiled: shorten it, or repeat less often"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Literal, get_args
 
-from bpeflow._util.text import NormalizerName, close_matches
+from bpeflow._util.text import NormalizerName, suggestion
 from bpeflow.errors import ConfigError
 
 #: Start and end of a part of a text, in characters.
@@ -114,8 +114,7 @@ def load_normalizer(names: str | Iterable[str] = ()) -> Normalizer:
     for given in (names,) if isinstance(names, str) else names:
         name = next((name for name in known if name == given), None)
         if name is None:
-            nearest = close_matches(str(given).lower(), known)
-            hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+            hint = suggestion(str(given).lower(), known)
             raise ConfigError(f"unknown normalizer {given!r}; {hint}there are: {', '.join(known)}")
         found.append(name)
     return Normalizer(tuple(found))

@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from itertools import chain, pairwise, zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from bpeflow._util.text import Pattern, UnmatchedPolicy, close_matches
+from bpeflow._util.text import Pattern, UnmatchedPolicy, steps_of, suggestion
 from bpeflow.errors import ConfigError, PatternError, UnmatchedTextError
 from bpeflow.pretokenize.limits import TimeLimit, check_size
 from bpeflow.pretokenize.normalizer import Normalizer, load_normalizer
@@ -93,7 +93,7 @@ class Pretokenizer:
     @property
     def sources(self) -> tuple[str, ...]:
         """The regular expressions: one, or those of a sequence."""
-        return (self.regex,) if isinstance(self.regex, str) else self.regex
+        return steps_of(self.regex)
 
     def tables(self) -> CompiledPattern:
         """Return the tables of the pattern's automaton, compiled on first use. Raises `UnsupportedPattern`."""
@@ -318,12 +318,11 @@ def _load_one(
 ) -> Pretokenizer:
     """Return the pre-tokenizer of a name, or of a regular expression, which may be invalid."""
     if pattern in NAMED_PATTERNS:
-        return Pretokenizer(pattern, NAMED_PATTERNS[pattern].regex, unmatched, normalizer)
+        return Pretokenizer(pattern, NAMED_PATTERNS[pattern], unmatched, normalizer)
     if not pattern:
         raise PatternError(f"the pattern is empty; use one of {', '.join(_NAMES)}, or a regular expression")
     if re.fullmatch(r"[A-Za-z0-9_-]+", pattern):
-        nearest = close_matches(pattern.lower(), _NAMES)
-        hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+        hint = suggestion(pattern.lower(), _NAMES)
         raise PatternError(f"unknown pattern {pattern!r}; {hint}the named patterns are {', '.join(_NAMES)}")
     return Pretokenizer(_CUSTOM, pattern, unmatched, normalizer)
 
@@ -332,7 +331,7 @@ def _load_pickled(
     pattern: Pattern, unmatched: UnmatchedPolicy, normalizer: Iterable[str], known: CompiledPattern | str | None
 ) -> Pretokenizer:
     if known is not None:
-        learn_tables((pattern,) if isinstance(pattern, str) else pattern, known)
+        learn_tables(steps_of(pattern), known)
     return load_pretokenizer(pattern, unmatched, normalizer)
 
 
@@ -352,8 +351,7 @@ def simplest_pattern(pattern: str | Sequence[str]) -> Pattern:
         raise PatternError(f"a pattern must be a str (a name or a regular expression) or a list of them, not {found}")
     if not pattern:
         raise PatternError(f"the pattern is empty; use one of {', '.join(_NAMES)}, or a regular expression")
-    known: list[Pattern] = [PUBLISHED_PATTERNS.get(step, step) for step in pattern]
-    steps = tuple(chain.from_iterable((step,) if isinstance(step, str) else step for step in known))
+    steps = tuple(chain.from_iterable(steps_of(PUBLISHED_PATTERNS.get(step, step)) for step in pattern))
     return steps if len(steps) > 1 else steps[0]
 
 

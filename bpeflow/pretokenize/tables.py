@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from base64 import b64decode, b64encode
+from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -55,6 +56,15 @@ class CompiledStep:
     gap_start: int
     has_gaps: bool
     cuts: bytes
+
+    @property
+    def ranges(self) -> memoryview[int]:
+        """`first` as numbers."""
+        return memoryview(self.first).cast("I")
+
+    def class_of(self, character: str) -> int:
+        """Return the class of a character."""
+        return self.range_class[bisect_right(self.ranges, ord(character)) - 1]
 
 
 @dataclass(frozen=True)

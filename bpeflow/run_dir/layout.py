@@ -5,7 +5,7 @@ runs/owt/
   counts.npz                 its pre-token counts
   vocab.json, merges.txt, …  its tokenizer
   vocab_16000/               a smaller vocabulary of the same run
-  first_stage/               with superwords: the run that learned the first stage, with the same files
+  first_stage/               with superwords: the finished run that learned the first stage, with the same files
   monitor.jsonl              samples of the queue monitor
   report.html                the run as a page (`look`)
   .lock                      held while a run is at work; names the process and its scratch folder
@@ -13,6 +13,7 @@ runs/owt/
     settings.json            its settings, written first (`run_dir.run_files`)
     segments/                counts of finished segments of the corpus (`counting.segments`)
     merges.partial           merges learned so far (`run_dir.run_files`)
+    first_stage/             with superwords: the folder of that run, finished or not
     done.json                the report of a run whose results are complete but not yet published
 
 `Phase` says what may be in a folder, for everyone who reads, resumes, replaces or cleans it up.
@@ -49,8 +50,15 @@ _TOKENIZER_FILES = tuple(name for known in FORMATS for name in known.all_files)
 #: Globs of all tokenizer files, in every format and for every vocabulary size.
 VOCAB_FILES = (*_TOKENIZER_FILES, *(f"vocab_*/{name}" for name in _TOKENIZER_FILES))
 
+#: Globs of what a run leaves before it learns, superwords if it has them: learning again needs these files.
+COUNTED_FILES = (
+    COUNTS_FILE,
+    MONITOR_FILE,
+    *(f"{FIRST_STAGE}/{name}" for name in (REPORT_FILE, COUNTS_FILE, MONITOR_FILE, PAGE_FILE, *_TOKENIZER_FILES)),
+)
+
 #: Globs of everything that a finished run leaves, the report first.
-RUN_FILES = (REPORT_FILE, COUNTS_FILE, MONITOR_FILE, PAGE_FILE, *VOCAB_FILES)
+RUN_FILES = (REPORT_FILE, *COUNTED_FILES, PAGE_FILE, *VOCAB_FILES)
 
 
 def vocab_subfolder(size: int) -> str:
@@ -61,17 +69,20 @@ def vocab_subfolder(size: int) -> str:
 class Phase(IntEnum):
     """How far the unfinished run in a folder has come.
 
-    =========  ==============================  ===========================  ============================
-    phase      files in ``unfinished/``        a new run                    a new run with `resume`
-    =========  ==============================  ===========================  ============================
-    NONE                                       starts                       starts
-    STARTED    settings.json                   starts                       starts
-    COUNTING   segments/                       is refused                   counts what is left
-    COUNTED    counts.npz, run.json            starts; is refused if there  learns from the counts
-                                               were segments
-    LEARNING   merges.partial                  is refused                   learns the merges that are left
-    DONE       done.json                       publishes these results, and continues as with a finished run
-    =========  ==============================  ===========================  ============================
+    ===========  ==============================  ===========================  ============================
+    phase        files in ``unfinished/``        a new run                    a new run with `resume`
+    ===========  ==============================  ===========================  ============================
+    NONE                                         starts                       starts
+    STARTED      settings.json                   starts                       starts
+    FIRST_STAGE  first_stage/ with counts,       is refused                   resumes the first stage, if it
+                 segments or merges                                           is not finished, and counts
+    COUNTING     segments/                       is refused                   counts what is left
+    COUNTED      counts.npz, run.json            starts; is refused if there  learns from the counts
+                                                 were segments or a first
+                                                 stage
+    LEARNING     merges.partial                  is refused                   learns the merges that are left
+    DONE         done.json                       publishes these results, and continues as with a finished run
+    ===========  ==============================  ===========================  ============================
 
     With `restart` a run that is refused discards the unfinished one and starts. The results of a finished run stay
     until those of a new one are complete. A new run may replace them with `overwrite` only, which an unfinished run
@@ -80,10 +91,11 @@ class Phase(IntEnum):
 
     NONE = 0
     STARTED = 1
-    COUNTING = 2
-    COUNTED = 3
-    LEARNING = 4
-    DONE = 5
+    FIRST_STAGE = 2
+    COUNTING = 3
+    COUNTED = 4
+    LEARNING = 5
+    DONE = 6
 
 
 def phase_of(folder: Path) -> Phase:
@@ -97,12 +109,25 @@ def phase_of(folder: Path) -> Phase:
         return Phase.LEARNING
     if has_counts(unfinished):
         return Phase.COUNTED
+    if has_first_stage(unfinished):
+        return Phase.FIRST_STAGE
     return Phase.STARTED if (unfinished / SETTINGS_FILE).exists() else Phase.NONE
 
 
 def has_counts(folder: Path) -> bool:
     """Return whether a run has completed its counts in a folder."""
     return (folder / COUNTS_FILE).is_file() and (folder / REPORT_FILE).is_file()
+
+
+def has_first_stage(unfinished: Path) -> bool:
+    """Return whether an unfinished run has a first stage that is finished, or that can be resumed."""
+    folder = unfinished / FIRST_STAGE
+    return folder.is_dir() and (has_counts(folder) or phase_of(folder) > Phase.STARTED)
+
+
+def start_over(folder: Path) -> str:
+    """Return the flag that discards the run whose results are in a folder, so that another one starts."""
+    return "--restart" if UNFINISHED in folder.parts[-2:] else "--overwrite"
 
 
 def same_folder(one: Path | None, other: Path | None) -> bool:

@@ -24,6 +24,7 @@ from bpeflow.run_dir.layout import (
     CHECKPOINT_FILE,
     COUNTS_FILE,
     DONE_FILE,
+    FIRST_STAGE,
     REPORT_FILE,
     SEGMENTS,
     SETTINGS_FILE,
@@ -31,8 +32,10 @@ from bpeflow.run_dir.layout import (
     VOCAB_FILES,
     Phase,
     has_counts,
+    has_first_stage,
     phase_of,
     same_folder,
+    start_over,
 )
 from bpeflow.run_dir.run_dir import RunDir, publish_results, remove_unfinished
 from bpeflow.run_dir.run_files import (
@@ -178,7 +181,8 @@ def make_way(folder: Path, settings: Settings, *, counts: bool = True, counts_in
     at_stake = [CHECKPOINT_FILE] * (unfinished / CHECKPOINT_FILE).exists()
     if not takes_counts:
         at_stake = [f"{SEGMENTS}/"] * (phase is Phase.COUNTING) + [COUNTS_FILE] * _are_costly(unfinished) + at_stake
-    other_counts = phase is Phase.COUNTING or has_counts(unfinished)
+        at_stake = [f"{FIRST_STAGE}/"] * has_first_stage(unfinished) + at_stake
+    other_counts = phase in (Phase.FIRST_STAGE, Phase.COUNTING) or has_counts(unfinished)
     if settings.resume and (counts or takes_counts or not other_counts):
         return
     if at_stake and not settings.restart:
@@ -233,6 +237,8 @@ def refuse_to_replace(folder: Path, *, counts_stay: bool = False) -> None:
         held = "finished counts"
     elif (folder / REPORT_FILE).exists():
         held = "a finished run"
+    elif (folder / FIRST_STAGE / REPORT_FILE).exists():
+        held = f"a finished run in {FIRST_STAGE}"
     else:
         return
     raise AlreadyExistsError(
@@ -268,7 +274,7 @@ def folder_of_counts(run_dir: Path) -> Path:
     return run_dir / UNFINISHED if has_counts(run_dir / UNFINISHED) else run_dir
 
 
-def find_counts(settings: Settings, fingerprint: Fingerprint) -> EarlierCounts | None:
+def find_counts(settings: Settings, fingerprint: Fingerprint, two_stages: bool = False) -> EarlierCounts | None:
     """Return the counts of an earlier run in `out_dir`; None if the corpus is to be counted (on), or without `resume`.
 
     Raises `ResumeError` if the counts are of another corpus, of other settings, or damaged, and `AlreadyExistsError`.
@@ -276,8 +282,13 @@ def find_counts(settings: Settings, fingerprint: Fingerprint) -> EarlierCounts |
     folder = settings.out_dir
     if not settings.resume or folder is None:
         return None
+    if has_first_stage(folder / UNFINISHED) and not two_stages:
+        raise ResumeError(
+            f"the run in {folder} has learned the first stage of superwords: undo the change to resume it, or start "
+            "over with --restart or in another out_dir"
+        )
     phase = phase_of(folder)
-    if phase is Phase.COUNTING:
+    if phase in (Phase.FIRST_STAGE, Phase.COUNTING):
         return None
     found, may_replace = None, settings.overwrite or phase > Phase.STARTED
     if not (phase is Phase.STARTED and may_replace):
@@ -292,7 +303,6 @@ def find_counts(settings: Settings, fingerprint: Fingerprint) -> EarlierCounts |
 
 
 def _read_counts(folder: Path, fingerprint: Fingerprint) -> EarlierCounts | None:
-    start_over = "--restart" if folder.name == UNFINISHED else "--overwrite"
     path = folder / COUNTS_FILE
     try:
         report = read_report(folder)
@@ -301,12 +311,12 @@ def _read_counts(folder: Path, fingerprint: Fingerprint) -> EarlierCounts | None
         if changes := fingerprint.differences_from_summary(report.counting.fingerprint):
             raise ResumeError(
                 f"the run in {folder} counted something else: {'; '.join(changes)}. Undo the change to resume it, or "
-                f"start over with {start_over} or in another out_dir"
+                f"start over with {start_over(folder)} or in another out_dir"
             )
         counts = PretokenCounts.load(path)
         check_counts(report, counts, path)
     except FormatError as error:
-        raise ResumeError(f"{error}. To count again, use {start_over}") from error
+        raise ResumeError(f"{error}. To count again, use {start_over(folder)}") from error
     log.info("the corpus is already counted: resuming from %s", path)
     return EarlierCounts(counts, report, finished=folder.name != UNFINISHED)
 
@@ -344,7 +354,7 @@ def nothing_left(settings: Settings, learning: Mapping[str, Any], report: RunRep
         return True
     if folder is None or report.learning is None or phase_of(folder) is Phase.LEARNING:
         return False
-    check_same_settings(report.learning.fingerprint, learning, folder / REPORT_FILE, "--overwrite")
+    check_same_settings(report.learning.fingerprint, learning, folder / REPORT_FILE, start_over(folder))
     try:
         learned_tokenizer(folder, report)
     except (FormatError, OSError) as error:

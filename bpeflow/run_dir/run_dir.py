@@ -35,8 +35,10 @@ from bpeflow.formats.tokenizer_spec import TokenizerSpec, TransformersOptions
 from bpeflow.progress import Observer
 from bpeflow.run_dir.layout import (
     CHECKPOINT_FILE,
+    COUNTED_FILES,
     COUNTS_FILE,
     DONE_FILE,
+    FIRST_STAGE,
     LOCK_FILE,
     MONITOR_FILE,
     REPORT_FILE,
@@ -240,8 +242,8 @@ class RunDir:
             return report
         self._check_in_place()
         files = [os.fspath(file) for file in _results(self.unfinished)]
-        if self._counts_stay and COUNTS_FILE not in files:  # where they are, with the samples taken in counting
-            files = [name for name in (COUNTS_FILE, MONITOR_FILE) if (self.path / name).exists()] + files
+        if self._counts_stay and COUNTS_FILE not in files:  # where they are, with all that belongs to them
+            files = [os.fspath(path.relative_to(self.path)) for path in _found(self.path, COUNTED_FILES)] + files
         report = replace(
             report,
             seconds=perf_counter() - started,
@@ -383,12 +385,18 @@ def _empty(unfinished: Path, *kept: str) -> None:
     remove_segments(unfinished / SEGMENTS)
     remove_parts(unfinished)
     _remove(unfinished, (CHECKPOINT_FILE, *RUN_FILES, SETTINGS_FILE, DONE_FILE), kept)
+    first_stage = unfinished / FIRST_STAGE
+    if (first_stage / LOCK_FILE).exists():  # the run was killed
+        with RunLock(first_stage) as lock:
+            remove_left_behind(lock.left_behind.get("scratch"))
+    remove_unfinished(first_stage)
     _remove_empty_folders(unfinished)
 
 
 def _results(unfinished: Path) -> list[Path]:
     """Return the files to publish, but for the report, relative to the folder."""
-    return [path.relative_to(unfinished) for path in _found(unfinished, RUN_FILES) if path.name != REPORT_FILE]
+    paths = [path.relative_to(unfinished) for path in _found(unfinished, RUN_FILES)]
+    return [path for path in paths if path != Path(REPORT_FILE)]
 
 
 def _found(folder: Path, patterns: Sequence[str]) -> list[Path]:
@@ -405,6 +413,6 @@ def _remove(folder: Path, patterns: Sequence[str], kept: Sequence[str] = ()) -> 
 
 
 def _remove_empty_folders(folder: Path) -> None:
-    for subfolder in folder.glob("vocab_*"):
+    for subfolder in _found(folder, ("vocab_*", FIRST_STAGE)):
         with suppress(OSError):  # not empty, or a file
             subfolder.rmdir()

@@ -1,8 +1,9 @@
 """Superwords (SuperBPE): learning goes on after a first stage, over the chunks of a second, looser pattern.
 
-A run with superwords is two runs. The first one, in the subfolder `FIRST_STAGE`, counts with the first pattern and
-learns `transition_size` entries. The second one extends that tokenizer: it counts with the second pattern, and learns
-from these chunks as the first stage's merges leave them. So each stage is counted, resumed and reported as any run.
+A run with superwords is two runs. The first one, in the subfolder `FIRST_STAGE` of the unfinished run, counts with the
+first pattern and learns `transition_size` entries. The second one extends that tokenizer: it counts with the second
+pattern, and learns from these chunks as the first stage's merges leave them. So each stage is counted, resumed and
+reported as any run. The files of the first stage are among the results of the second, and published with them.
 
 The second stage encodes whole chunks of the second pattern with the merges of the first stage, without the first
 pattern: that is how the finished tokenizer will encode. Encoding along the first pattern gives other tokens in some
@@ -25,24 +26,26 @@ from bpeflow.errors import ConfigError
 from bpeflow.formats import any_format as formats
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.regex import load_pretokenizer
-from bpeflow.run_dir.layout import FIRST_STAGE, UNFINISHED
+from bpeflow.run_dir.layout import FIRST_STAGE
+from bpeflow.run_dir.run_files import RunReport
 from bpeflow.vocab import Vocab
 
 #: Documents of an iterator, which can be read only once, are kept in memory up to this many bytes of text.
 SMALL_ITERATOR = 100_000_000
 
 
-def first_stage_settings(settings: Settings) -> Settings:
-    """Return the settings of the run that learns the first stage."""
+def first_stage_settings(settings: Settings, within: Path | None) -> Settings:
+    """Return the settings of the run that learns the first stage, in a subfolder of the folder given."""
     return settings.model_copy(
         update={
             "superwords": False,
             "transition_size": None,
             "vocab_size": settings.transition,
             "vocab_sizes": (),
-            "out_dir": settings.out_dir and settings.out_dir / FIRST_STAGE,
-            # Whether an earlier run may be replaced has been decided for the run as a whole.
-            "overwrite": settings.overwrite or settings.restart,
+            "out_dir": within and within / FIRST_STAGE,
+            # An earlier first stage is discarded with the run as a whole.
+            "overwrite": False,
+            "restart": False,
         }
     )
 
@@ -76,7 +79,7 @@ def load_first_stage(settings: Settings, counted_in: Path | None, counts_pattern
             f"superwords: these counts are of the pattern {counts_pattern!r}, and superwords are learned from counts "
             f"of {settings.superword_pattern!r}: count with that pattern, or train from the corpus"
         )
-    folder = counted_in and (counted_in.parent if counted_in.name == UNFINISHED else counted_in) / FIRST_STAGE
+    folder = counted_in and counted_in / FIRST_STAGE
     if folder is None or not folder.is_dir():
         raise ConfigError(
             f"superwords: the counts have no {FIRST_STAGE} beside them: give --init_from with the tokenizer to extend"
@@ -88,6 +91,18 @@ def load_first_stage(settings: Settings, counted_in: Path | None, counts_pattern
             "is, or train from the corpus"
         )
     return base
+
+
+def check_first_stage(learned: RunReport | None, learning: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` if the run with these counts extended another tokenizer than the one beside them now.
+
+    `learning` is a `learning_fingerprint`.
+    """
+    if learned and learned.learning and learned.learning.fingerprint["init_from"] != learning["init_from"]:
+        raise ConfigError(
+            f"superwords: the tokenizer in {FIRST_STAGE} is not the one that the run with these counts extended: put "
+            "it back, train again, or give --init_from"
+        )
 
 
 def check_rereadable(settings: Settings) -> None:

@@ -52,6 +52,7 @@ from bpeflow.run_dir.summary import describe_run
 from bpeflow.signatures import takes_settings
 from bpeflow.training.learn import LearnedMerges, learn_with_settings, warn_of_long_tokens
 from bpeflow.training.superwords import (
+    check_first_stage,
     check_rereadable,
     first_stage_settings,
     first_stage_vocab,
@@ -270,11 +271,11 @@ class _Training:
             if folder.path is not None:
                 make_way(folder.path, settings)
                 log_changes(folder.path, settings)
-            found = find_counts(settings, corpus.fingerprint)
+            found = find_counts(settings, corpus.fingerprint, two_stages)
             if found is None:
                 folder.begin(settings)
             if two_stages:
-                self._learn_first_stage(documents)
+                self._learn_first_stage(documents, folder.path if found and found.finished else folder.unfinished)
             if found is None:
                 counts, report = self._count(corpus, folder)
             elif found.finished and nothing_left(settings, self._fingerprint, found.report):
@@ -287,10 +288,10 @@ class _Training:
                 )
             return self._learn(counts, report, folder)
 
-    def _learn_first_stage(self, documents: Iterable[Any] | None) -> None:
-        """Train the tokenizer that superwords extend, in a subfolder of the run."""
+    def _learn_first_stage(self, documents: Iterable[Any] | None, within: Path | None) -> None:
+        """Train the tokenizer that superwords extend, in a subfolder of the folder given, unless it is there."""
         log.info("superwords: the first stage, to %d entries", self._settings.transition)
-        spec = _Training(first_stage_settings(self._settings), None, self._observer).of_corpus(documents).spec
+        spec = _Training(first_stage_settings(self._settings, within), None, self._observer).of_corpus(documents).spec
         if spec is None:
             raise ConfigError(f"{self._settings.out_dir}: the first stage has no vocabulary: start over with --restart")
         self._begin_second_stage(spec)
@@ -306,6 +307,7 @@ class _Training:
         settings = self._settings
         if settings.superwords and self._base is None:
             self._begin_second_stage(load_first_stage(settings, counted_in, counts.pattern))
+            check_first_stage(earlier, self._fingerprint)
         with RunDir(settings.out_dir) as folder:
             completes = same_folder(counted_in, folder.unfinished)
             if folder.path is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
@@ -16,6 +17,7 @@ from crash_run import Fault
 import bpeflow
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus.documents import DocumentStatistics
+from bpeflow.counting import count as count_module
 from bpeflow.counting import pipelines
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.errors import ConfigError, CorpusError, InvalidUtf8Error, PatternError, WorkerDiedError
@@ -39,9 +41,9 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def expected_counts(folder: Path) -> Counter[bytes]:
+def expected_counts(folder: Path, pattern: str = "gpt2") -> Counter[bytes]:
     """Count by the definition: the matches of the regex in each document."""
-    pretokenizer = load_pretokenizer("gpt2")
+    pretokenizer = load_pretokenizer(pattern)
     counts: Counter[bytes] = Counter()
     for path in folder.iterdir():
         for document in path.read_text(encoding="utf-8").split("<|endoftext|>"):
@@ -129,6 +131,33 @@ def test_small_input_is_counted_in_as_many_threads_as_there_are_chunks(corpus: P
     assert (whole.counting.threads, pieces.counting.threads) == (1, 3 if scanner == "native" else 1)
     assert pieces.counts == whole.counts
     assert pieces.documents == whole.documents
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "in_threads"),
+    [
+        ({}, "native"),
+        ({"segment_size": 25_000, "memory_limit": "16mb", "pattern": r"\S+|\s+"}, "native"),
+        ({"normalizer": "nfc"}, None),
+        ({"input_format": "jsonl"}, None),
+        ({"executor": "processes"}, None),
+    ],
+)
+def test_large_input_is_counted_in_threads_where_native_code_does_all_the_work(
+    corpus: Path, scanner: Scanner, options: dict[str, Any], in_threads: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(count_module, "SMALL_INPUT", 10_000)
+    if options.get("input_format") == "jsonl":
+        for path in corpus.iterdir():
+            path.write_text("".join(json.dumps({"text": line}) + "\n" for line in [path.read_text("utf-8")] * 2))
+    counter = CorpusCounter(
+        make_settings(CountSettings, {"input": str(corpus), **options}), corpus.parent / f"{corpus.name}-segments"
+    )
+    counted = counter.count()
+    assert counted.counting.in_process is (scanner == in_threads)
+    if "input_format" not in options:
+        assert dict(counted.counts) == expected_counts(corpus, options.get("pattern", "gpt2"))
 
 
 @pytest.mark.threads

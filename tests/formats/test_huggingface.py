@@ -133,7 +133,7 @@ def test_two_merges_that_make_one_token_are_read(edited: Callable[..., Path], sp
 @pytest.mark.parametrize("name", NAMED_PATTERNS)
 @pytest.mark.parametrize("behavior", [("Isolated", False), ("Removed", True)])
 def test_named_patterns_are_recognised(name: str, behavior: tuple[str, bool], edited: Callable[..., Path]) -> None:
-    regex = NAMED_PATTERNS[name].regex.replace("{1,3}+", "{1,3}")
+    regex = NAMED_PATTERNS[name].replace("{1,3}+", "{1,3}")
     path = edited(lambda content: content.update(pre_tokenizer=split(regex, *behavior)))
     assert huggingface.load(path).pattern == name
 

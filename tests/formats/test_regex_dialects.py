@@ -36,7 +36,7 @@ DIFFERENT = [
 
 #: Patterns with constructs that people use.
 SAME = [
-    *[pattern.regex.replace("{1,3}+", "{1,3}") for pattern in NAMED_PATTERNS.values() if "$" not in pattern.regex],
+    *[pattern.replace("{1,3}+", "{1,3}") for pattern in NAMED_PATTERNS.values() if "$" not in pattern],
     r"[^\s]+|\s+",
     r"\d{1,3}|\D",
     r" ?\p{L}++|\s++|a\Kb|[\s\S]",

@@ -111,7 +111,7 @@ def _random_patterns(seed: int, count: int) -> None:
 def _assert_cut(found: Matcher, pattern: Any, text: str, position: int, source: str) -> None:
     """Compare the matches of a text that is cut with those of the whole, if the cut is safe."""
     cuts = np.frombuffer(found.step.cuts, np.uint8).reshape(found.step.classes, -1)
-    kind = cuts[found.class_of(text[position - 1]), found.class_of(text[position])]
+    kind = cuts[found.step.class_of(text[position - 1]), found.step.class_of(text[position])]
     if kind == UNSAFE or len(text) > 50:
         return
     whole = [match.span() for match in pattern.finditer(text, timeout=5)]

@@ -89,7 +89,7 @@ def test_huggingface_splits_in_the_same_way(name: str, text: str) -> None:
     pieces = [text]
     published = {"kimi_k2": KIMI_PUBLISHED, "bloom": BLOOM_PUBLISHED}.get(name, simplest_pattern(name))
     for step in (published,) if isinstance(published, str) else published:
-        expression = NAMED_PATTERNS[step].regex if step in NAMED_PATTERNS else step
+        expression = NAMED_PATTERNS.get(step, step)
         split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(expression), "isolated")
         pieces = [new for piece in pieces for new, _ in split.pre_tokenize_str(piece)]
     assert load_pretokenizer(name).pretokens(text) == pieces

@@ -16,7 +16,7 @@ from bpeflow.pretokenize.regex import load_pretokenizer, unicode_version
 @pytest.mark.parametrize("name", NAMED_PATTERNS)
 def test_a_name_loads_its_pattern(name: str) -> None:
     pretokenizer = load_pretokenizer(name)
-    assert (pretokenizer.name, pretokenizer.regex) == (name, NAMED_PATTERNS[name].regex)
+    assert (pretokenizer.name, pretokenizer.regex) == (name, NAMED_PATTERNS[name])
     assert not pretokenizer.custom
     assert pretokenizer.unicode_version == unicode_version()
 

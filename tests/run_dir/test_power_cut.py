@@ -62,6 +62,13 @@ def states_of(disk: Path, work: Callable[[], object], place: Path) -> Iterator[t
         pytest.param({}, None, None, id="in a new folder"),
         pytest.param(OVER_ANOTHER, {"input": "earlier"}, None, id="over the results of another corpus"),
         pytest.param({"resume": True, "skip_merge": True}, {"resume": False}, 45, id="after a kill"),
+        pytest.param({"superwords": True, "transition_size": 310}, None, None, id="superwords"),
+        pytest.param(
+            {**OVER_ANOTHER, "superwords": True},
+            {"input": "earlier", "transition_size": 310},
+            None,
+            id="superwords over others",
+        ),
     ],
 )
 def test_a_run_resumes_after_a_power_cut_at_any_moment(

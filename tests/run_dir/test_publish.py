@@ -55,13 +55,17 @@ def merge(out: Path, *flags: str) -> int:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("superwords", [{}, {"superwords": True, "transition_size": 275}], ids=["", "superwords"])
 @pytest.mark.parametrize("merge", [False, True], ids=["training", "merge"])
 def test_a_run_that_is_killed_at_any_step_leaves_the_earlier_results_or_its_own(
-    corpus: Path, tmp_path: Path, merge: bool
+    corpus: Path, tmp_path: Path, merge: bool, superwords: dict[str, object]
 ) -> None:
     script = str(Path(__file__).parents[1] / "support" / "killed_over_earlier.py")
-    earlier = settings_of(corpus if merge else corpus / "a", tmp_path, num_counter=1, **EARLIER)
-    settings = {"backend": "python", **NEW} if merge else settings_of(corpus, tmp_path, num_counter=1, **NEW)
+    earlier = settings_of(corpus if merge else corpus / "a", tmp_path, num_counter=1, **EARLIER, **superwords)
+    settings = {"backend": "python", **NEW}
+    if not merge:
+        more = {**superwords, "transition_size": 285} if superwords else {}
+        settings = settings_of(corpus, tmp_path, num_counter=1, **NEW, **more)
     work = {"folder": str(tmp_path), "merge": merge, "seed": random.randrange(2**32)}
     done = subprocess.run(
         [sys.executable, script, *map(json.dumps, (work, earlier, settings))],

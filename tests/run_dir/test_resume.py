@@ -38,14 +38,22 @@ def corpus(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("tie_break", "segment_size"), [("greatest_bytes", "6kb"), ("huggingface", "1gb")])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"segment_size": "6kb"},
+        {"tie_break": "huggingface"},
+        {"segment_size": "6kb", "superwords": True, "transition_size": 290},
+    ],
+    ids=["segments", "huggingface", "superwords"],
+)
 def test_a_run_that_is_killed_at_any_step_resumes_to_the_same_bytes(
-    corpus: Path, tmp_path: Path, tie_break: str, segment_size: str
+    corpus: Path, tmp_path: Path, options: dict[str, object]
 ) -> None:
     seed = random.randrange(2**32)
     settings = {
-        "input": str(corpus), "vocab_size": 330, "backend": "python", "num_counter": 1, "segment_size": segment_size,
-        "chunk_size": "2kb", "out_dir": str(tmp_path / "runs"), "tie_break": tie_break,
+        "input": str(corpus), "vocab_size": 330, "backend": "python", "num_counter": 1, "chunk_size": "2kb",
+        "out_dir": str(tmp_path / "runs"), **options,
     }  # fmt: skip
     (tmp_path / "runs").mkdir()
     done = subprocess.run(

@@ -24,10 +24,12 @@ def finished_files(folder: Path) -> dict[str, str]:
     found = {}
     for path in (path for path in folder.rglob("*") if path.is_file() and path.name != ".lock"):
         name = path.relative_to(folder).as_posix()
-        if name == "run.json":
+        if name.startswith(f"{UNFINISHED}/"):
+            continue
+        if path.name == "run.json":
             settings = json.loads(path.read_text(encoding="utf-8"))["settings"]
-            found[name] = f"{settings['vocab_sizes']}"
-        elif not name.startswith(f"{UNFINISHED}/"):
+            found[name] = f"{settings['vocab_size']} {settings['vocab_sizes']}"
+        else:
             found[name] = path.read_bytes().hex()
     return found
 
@@ -77,7 +79,7 @@ def main() -> None:
         if again == REFUSED:
             summary["refused"] += 1
             assert not done and finished_files(out) == earlier, step
-            again = run(out, None)
+            again = run(out, None, restart=True)
         assert again == DONE, step
         assert finished_files(out) == expected, step
         assert not (out / UNFINISHED).exists(), step

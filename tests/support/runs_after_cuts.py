@@ -94,7 +94,8 @@ def resume(settings: dict[str, object]) -> dict[str, Any] | None:
         result = bpeflow.train({**settings, "resume": True})
     except ResumeError:
         return None
-    return {"counted": len(counted), "merges": result.learned.resumed if result.learned else None}
+    learned = result.learned
+    return {"counted": len(counted), "merges": learned.replayed + learned.resumed if learned else None}
 
 
 @dataclass(frozen=True)
@@ -163,11 +164,12 @@ def finished_of(tree: Tree) -> Tree:
 
 
 def of_run(tree: Tree) -> Tree:
-    """Return the contents of the run folder. Of the report, which contains times, only the settings."""
+    """Return the contents of the run folder. Of reports, which contain times, only the settings."""
     inside = {name[len(RUN) + 1 :]: content for name, content in tree.items() if name.startswith(f"{RUN}/")}
-    with suppress(KeyError, TypeError, ValueError):  # the report is missing or damaged
-        settings = json.loads(inside["run.json"] or b"")["settings"]
-        inside["run.json"] = json.dumps({**settings, "resume": False}).encode()
+    for report in ("run.json", "first_stage/run.json"):
+        with suppress(KeyError, TypeError, ValueError):  # it is missing or damaged
+            settings = json.loads(inside[report] or b"")["settings"]
+            inside[report] = json.dumps({**settings, "resume": False}).encode()
     return inside
 
 

@@ -11,7 +11,7 @@ _SPACES = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 
 #: Patterns by the tokenizers that have them, or by what they do. All of them can be compiled.
 SPLIT_PATTERNS = {
-    **{name: pattern.regex for name, pattern in NAMED_PATTERNS.items()},
+    **NAMED_PATTERNS,
     **{name: source for name, source in PUBLISHED_PATTERNS.items() if isinstance(source, str) and name != "llama4"},
     "gpt2_original": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
     "deepseek_v3_1": DEEPSEEK_V3[0],

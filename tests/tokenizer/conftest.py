@@ -63,7 +63,7 @@ def tiktoken_gpt2() -> Any:
     tiktoken = pytest.importorskip("tiktoken", reason="tiktoken is not installed")
     lines = real_data("vocabs/r50k_base.tiktoken").read_bytes().splitlines()
     ranks = {base64.b64decode(token): int(rank) for token, rank in map(bytes.split, lines)}
-    pattern = NAMED_PATTERNS["gpt2"].regex
+    pattern = NAMED_PATTERNS["gpt2"]
     return tiktoken.Encoding(
         "gpt2", pat_str=pattern, mergeable_ranks=ranks, special_tokens={"<|endoftext|>": 50256}, explicit_n_vocab=50257
     )

@@ -81,7 +81,7 @@ def test_tokenizers_with_the_same_content_are_equal() -> None:
     tokenizer = Tokenizer.from_spec(small_spec())
     same = [
         Tokenizer.from_spec(small_spec(), encoder="python", cache_bytes=0),
-        Tokenizer.from_spec(small_spec(NAMED_PATTERNS["gpt2"].regex)),
+        Tokenizer.from_spec(small_spec(NAMED_PATTERNS["gpt2"])),
         Tokenizer(tokenizer.vocab.to_dict(), tokenizer.merges, SPECIALS),
         pickle.loads(pickle.dumps(tokenizer)),
     ]

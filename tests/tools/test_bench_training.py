@@ -152,7 +152,7 @@ def test_each_peer_learns_the_merges_of_its_twin(peer: str, corpus: Path, tmp_pa
 
 
 def test_the_pattern_by_lines_matches_gpt2_on_each_line() -> None:
-    whole, by_lines = regex.compile(NAMED_PATTERNS["gpt2"].regex), regex.compile(train.GPT2_BY_LINES)
+    whole, by_lines = regex.compile(NAMED_PATTERNS["gpt2"]), regex.compile(train.GPT2_BY_LINES)
     text = made_up_text(20_000)
     expected = [token for line in text.splitlines(keepends=True) for token in whole.findall(line)]
     assert by_lines.findall(text) == expected

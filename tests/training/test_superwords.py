@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -22,7 +23,7 @@ from bpeflow.config import Settings, make_settings
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.errors import AlreadyExistsError, BpeflowError, ConfigError, ResumeError
 from bpeflow.look.vocabulary import inspect_vocab
-from bpeflow.pretokenize.patterns import NAMED_PATTERNS, PUBLISHED_PATTERNS
+from bpeflow.pretokenize.patterns import PUBLISHED_PATTERNS
 from bpeflow.training.superwords import rereadable
 from bpeflow.training.train import TrainResult, train
 
@@ -111,7 +112,7 @@ def test_smaller_sizes_are_of_the_first_stage_up_to_the_transition(tmp_path: Pat
     for size in (270, 290, 300):
         found = bpeflow.Tokenizer.load(tmp_path / f"vocab_{size}")
         assert found.vocab_size == size
-        assert (found.pattern == NAMED_PATTERNS["gpt2"].name) == (size <= 290)
+        assert (found.pattern == "gpt2") == (size <= 290)
         assert plain and found.vocab.merges[:33] == plain.merges[: min(size - 257, 33)]
     assert (
         bpeflow.Tokenizer.load(tmp_path / "vocab_300").vocab.tokens
@@ -155,9 +156,14 @@ class Interrupted(KeyboardInterrupt):
     """Ctrl-C, as a run sees it."""
 
 
-@pytest.mark.parametrize("stage", ["first count", "first merges", "second count", "second merges"])
+STAGES = ["first count", "first merges", "second count", "second merges"]
+
+
+@pytest.mark.parametrize(
+    ("stage", "end"), [*((stage, Interrupted) for stage in STAGES), *((stage, MemoryError) for stage in STAGES[1:])]
+)
 def test_a_run_interrupted_in_either_stage_resumes_to_the_same_bytes(
-    stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stage: str, end: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = corpus_in(tmp_path)
     train({**values, "out_dir": tmp_path / "whole"})
@@ -165,23 +171,33 @@ def test_a_run_interrupted_in_either_stage_resumes_to_the_same_bytes(
     name = "bpeflow.training.train." + ("CorpusCounter.count" if "count" in stage else "learn_with_settings")
     original = CorpusCounter.count if "count" in stage else bpeflow.training.train.learn_with_settings
     with monkeypatch.context() as patched:
-        patched.setattr(name, interrupting(original, 1 if "first" in stage else 2))
-        with pytest.raises(Interrupted):
+        patched.setattr(name, interrupting(original, 1 if "first" in stage else 2, end))
+        with pytest.raises(end):
             train({**values, "out_dir": out_dir})
+    assert not (out_dir / "first_stage").exists()
+    if stage != "first count":
+        with pytest.raises(ResumeError, match="first_stage/"):
+            train({**values, "out_dir": out_dir, "transition_size": 300})
+        with pytest.raises(ResumeError, match="start over with --restart"):
+            train({**values, "out_dir": out_dir, "resume": True, "pattern": "cl100k"})
+        with pytest.raises(ResumeError, match="has learned the first stage of superwords: undo the change"):
+            plain = {"input": values["input"], "vocab_size": 330, "pattern": PUBLISHED_PATTERNS["superbpe"]}
+            train({**plain, "out_dir": out_dir, "resume": True})
     train({"out_dir": out_dir, "resume": True})
-    for file in ("vocab.json", "merges.txt", "first_stage/vocab.json"):
+    files = {str(path.relative_to(tmp_path / "whole")) for path in (tmp_path / "whole").rglob("*.*")}
+    assert {str(path.relative_to(out_dir)) for path in out_dir.rglob("*.*")} == files
+    for file in files - {"run.json", "first_stage/run.json"}:
         assert (out_dir / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
-    assert not (out_dir / "unfinished").exists() and not (out_dir / "first_stage" / "unfinished").exists()
 
 
-def interrupting(original: Callable[..., Any], at: int) -> Callable[..., Any]:
+def interrupting(original: Callable[..., Any], at: int, end: type[BaseException]) -> Callable[..., Any]:
     calls = 0
 
     def interrupted(*arguments: Any, **named: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls == at:
-            raise Interrupted
+            raise end
         return original(*arguments, **named)
 
     return interrupted
@@ -200,6 +216,46 @@ def test_a_finished_run_is_neither_replaced_nor_repeated_without_a_word(tmp_path
     train({**values, "overwrite": True, "max_words": 1})
     vocab = bpeflow.Tokenizer.load(tmp_path / "run").vocab
     assert max(len(token.split()) for token in vocab.tokens) == 1
+
+
+def test_a_failed_second_stage_leaves_the_earlier_first_stage_beside_the_earlier_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bpeflow.cli.merge import merge
+
+    values, out_dir = corpus_in(tmp_path), tmp_path / "run"
+    train({**values, "out_dir": out_dir})
+    before = {path: path.read_bytes() for path in out_dir.rglob("*.*")}
+    with monkeypatch.context() as patched:
+        patched.setattr(CorpusCounter, "count", interrupting(CorpusCounter.count, 2, MemoryError))
+        with pytest.raises(MemoryError):
+            train({**values, "pattern": "cl100k", "out_dir": out_dir, "overwrite": True})
+    assert {path: path.read_bytes() for path in before} == before
+    merge(out_dir, None, {"out_dir": tmp_path / "again"}, quiet=True)
+    assert (tmp_path / "again" / "vocab.json").read_bytes() == (out_dir / "vocab.json").read_bytes()
+    train({**values, "tie_break": "smallest_ids", "out_dir": tmp_path / "other"})
+    for name in ("vocab.json", "bpeflow.json", "merges.txt"):
+        shutil.copy(tmp_path / "other" / "first_stage" / name, out_dir / "first_stage" / name)
+    with pytest.raises(ConfigError, match="is not the one that the run with these counts extended"):
+        merge(out_dir, None, {"out_dir": tmp_path / "third"}, quiet=True)
+
+
+def test_merging_again_into_the_same_folder_keeps_the_first_stage(tmp_path: Path) -> None:
+    from bpeflow.cli.merge import merge
+
+    train({**corpus_in(tmp_path), "out_dir": tmp_path / "run"})
+    first = {path: path.read_bytes() for path in (tmp_path / "run" / "first_stage").rglob("*.*")}
+    merge(tmp_path / "run", None, {"vocab_size": 300, "out_dir": tmp_path / "run", "overwrite": True}, quiet=True)
+    assert len(bpeflow.Tokenizer.load(tmp_path / "run").vocab) == 300
+    assert {path: path.read_bytes() for path in (tmp_path / "run" / "first_stage").rglob("*.*")} == first
+    train({"input": iter([TEXT]), "vocab_size": 300, "out_dir": tmp_path / "run", "overwrite": True})
+    assert not (tmp_path / "run" / "first_stage").exists()
+
+
+def test_a_run_in_a_folder_named_first_stage_is_not_replaced_without_overwrite(tmp_path: Path) -> None:
+    train({"input": iter([TEXT]), "vocab_size": 300, "out_dir": tmp_path / "first_stage"})
+    with pytest.raises(AlreadyExistsError, match="a finished run in first_stage"):
+        train({"input": iter([TEXT]), "vocab_size": 300, "out_dir": tmp_path})
 
 
 def test_merging_again_begins_with_the_first_stage_beside_the_counts(tmp_path: Path) -> None:

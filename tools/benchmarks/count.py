@@ -29,8 +29,8 @@ def _outcome_from_run(out_dir: Path, stdout: str) -> Outcome:  # noqa: ARG001
 
 def _peer(name: str, package: str, note: str, patterns: frozenset[str] | None = GPT2) -> Contender:
     def arguments(job: Job) -> list[str]:
-        named = NAMED_PATTERNS.get(job.pattern)
-        return [str(PEERS), name, str(job.processes), named.regex if named else job.pattern, *job.files]
+        pattern = NAMED_PATTERNS.get(job.pattern, job.pattern)
+        return [str(PEERS), name, str(job.processes), pattern, *job.files]
 
     return Contender(name, arguments, note, package, patterns)
 

@@ -25,8 +25,7 @@ WORKS = {
 
 def _contender(name: str, package: str | None, note: str, on_request: bool = False) -> Contender:
     def arguments(job: Job) -> list[str]:
-        named = NAMED_PATTERNS.get(job.pattern)
-        pattern = named.regex if named else job.pattern
+        pattern = NAMED_PATTERNS.get(job.pattern, job.pattern)
         folders = [str(job.tokenizer), str(job.out_dir)]
         return [str(SCRIPT), name, job.work, str(job.processes), pattern, *folders, *job.files]
 

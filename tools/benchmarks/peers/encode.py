@@ -189,7 +189,7 @@ def _by_name(pattern: str) -> str:
     """Return the name of a named pattern's expression, or the expression itself if it has no name."""
     from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 
-    names = {named.regex: name for name, named in NAMED_PATTERNS.items()}
+    names = {regex: name for name, regex in NAMED_PATTERNS.items()}
     return names.get(pattern, pattern)
 
 
