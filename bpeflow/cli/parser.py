@@ -111,12 +111,12 @@ def add_description_flags(parser: Parser) -> None:
     """Add the flags for what a file of ranks lacks, for `description`."""
     parser.add_argument(
         "--known", metavar="NAME",
-        help="published tokenizer whose pattern and special tokens the tokenizer's file is used with, e.g. p50k_edit "
-        "or o200k_harmony (default: as its content says)",
+        help="published tokenizer whose pattern and special tokens to use with the file, e.g. p50k_edit or "
+        "o200k_harmony (default: recognised by content)",
     )  # fmt: skip
     parser.add_argument(
         "--pattern", metavar="TEXT", nargs="+",
-        help="split pattern, or several, each of which splits the pieces of the one before (default: the file's own)",
+        help="split pattern, or several: each splits the pieces of the previous one (default: the file's own)",
     )  # fmt: skip
     parser.add_argument(
         "--special_tokens", metavar="TEXT", nargs="+", type=_special_token,

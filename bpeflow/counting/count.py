@@ -236,7 +236,7 @@ class CorpusCounter:
     def _describe_corpus(self, documents: DocumentStatistics, counts: PretokenCounts) -> CorpusReport:
         return CorpusReport(
             files=sum(self.corpus.file_counts()),
-            sources=describe_sources(self.corpus, documents),
+            sources=describe_sources(self.corpus, documents, self.settings.whole_weights[1]),
             bytes=documents.bytes,
             documents=documents.documents,
             skipped_documents=documents.skipped_documents,

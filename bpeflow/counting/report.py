@@ -20,7 +20,7 @@ class SourceReport:
     """One source of a mixed corpus."""
 
     name: str
-    weight: int
+    weight: float
     sample: Sample | None
     files: int
     bytes: int
@@ -178,8 +178,8 @@ class CountingReport:
     cut: CutReport | None = None
 
 
-def describe_sources(corpus: Corpus, counted: DocumentStatistics) -> tuple[SourceReport, ...]:
-    """Describe each source, if there are several or one with settings of its own."""
+def describe_sources(corpus: Corpus, counted: DocumentStatistics, unit: int) -> tuple[SourceReport, ...]:
+    """Describe each source, if there are several or one with settings of its own. Weight 1 is `unit` in the counts."""
     if corpus.sources == [Source()]:
         return ()
     missing = len(corpus.sources) - len(counted.sources)
@@ -187,7 +187,7 @@ def describe_sources(corpus: Corpus, counted: DocumentStatistics) -> tuple[Sourc
     return tuple(
         SourceReport(
             name=source.name,
-            weight=source.weight,
+            weight=source.weight / unit if source.weight % unit else source.weight // unit,
             sample=source.sample,
             files=files,
             bytes=documents.bytes,

@@ -253,7 +253,7 @@ class SegmentFolder:
         except BaseException:
             if self._records:
                 text = format_size(sum(record.statistics.bytes for record in self._records))
-                log.warning("%s keeps finished segments, %s of text: continue with --resume", self.path, text)
+                log.warning("%s keeps finished segments, %s of text, for --resume", self.path, text)
             raise
 
     def stages(self, runner: PipelineRunner) -> Stages:
@@ -377,6 +377,5 @@ def write_segment(path: Path, sums: Iterable[Shard]) -> tuple[Shard, str]:
 def _cannot_write_segment(path: Path, error: OSError) -> ScratchError:
     """Return the error for a file of a segment that cannot be written, with the remedy."""
     return ScratchError(
-        f"cannot write {path}: {error.strerror}. Make room on its disk, then continue with --resume: finished segments "
-        "are kept"
+        f"cannot write {path}: {error.strerror}. Make room on its disk, then resume: finished segments are kept"
     )
