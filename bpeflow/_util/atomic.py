@@ -226,15 +226,16 @@ def sync_folder(folder: Path) -> None:
 
     Systems that cannot sync folders are ignored, as some of them keep folders durable anyway.
     """
+    opened: list[int] = []
     try:
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        opened.extend(map(os.open, [folder], [os.O_RDONLY]))  # one call of compiled code: Ctrl-C comes before or after
+        os.fsync(opened[0])
     except OSError as error:
         if error.errno in _DISK_ERRORS:
             raise OSError(error.errno, error.strerror, str(folder)) from error
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
 
 
 def make_folder(folder: Path) -> list[Path]:

@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from bpeflow._util.text import Utf8
+from bpeflow.errors import ConfigError, InputTypeError
 
 #: Bytes that `Literals` compares with a regular expression, which is a trie. More: larger expressions, nested up to
 #: this depth, which Python limits. Fewer: more strings are compared one by one.
@@ -20,6 +21,23 @@ class Span(NamedTuple):
 
     start: int
     end: int
+
+
+def special_bytes(token: str) -> bytes:
+    """Return the UTF-8 bytes of a special token or a separator.
+
+    Raises:
+        InputTypeError: the token is not a `str`.
+        ConfigError: the token is empty or has a lone surrogate.
+    """
+    if not isinstance(token, str):
+        raise InputTypeError(f"special token {token!r} is {type(token).__name__}, not str")
+    if not token:
+        raise ConfigError("a special token must not be an empty string")
+    try:
+        return token.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"the special token {token!r} is not valid Unicode: {error.reason}") from None
 
 
 class Literals:

@@ -29,9 +29,17 @@ MERGE_DTYPE = np.dtype(
 class WordCounts(Protocol):
     """The words and their counts, in canonical order. `PretokenCounts` describes the attributes."""
 
-    data: npt.NDArray[np.uint8]
-    offsets: npt.NDArray[np.int64]
-    counts: npt.NDArray[np.int64]
+    @property
+    def data(self) -> npt.NDArray[np.uint8]:
+        """The bytes of the words."""
+
+    @property
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """Where in `data` each word begins, and the end."""
+
+    @property
+    def counts(self) -> npt.NDArray[np.int64]:
+        """The count of each word."""
 
     def __len__(self) -> int: ...
     def items(self) -> Iterable[tuple[bytes, int]]:

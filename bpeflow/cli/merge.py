@@ -49,6 +49,8 @@ def run_merge(options: Namespace) -> None:
 def merge(source: Path, config: Path | None, overrides: Mapping[str, Any], quiet: bool) -> None:
     """Learn merges from the counts at `source` and write the run folder."""
     counts, path, earlier = read_counts(source)
+    if path.suffix == ".npz":
+        counts.kept_in(path)
     settings = settings_for_learning(earlier, path, source, config, overrides)
     counts_path = str(source / COUNTS_FILE if source.is_dir() else source)  # their final place
     run_training(

@@ -1,15 +1,8 @@
 """Settings: their models, the only description of each, and how they are read."""
 
+from bpeflow.config.fields import Setting, all_settings, setting
 from bpeflow.config.reading import load_settings, load_values, make_settings, override, replace
-from bpeflow.config.sections import (
-    EngineSettings,
-    MonitorSettings,
-    OutputSettings,
-    Setting,
-    ThinRare,
-    all_settings,
-    setting,
-)
+from bpeflow.config.sections import EngineSettings, MonitorSettings, OutputSettings, ThinRare
 from bpeflow.config.settings import (
     COUNT_ONLY,
     CorpusSettings,

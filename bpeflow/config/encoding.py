@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from bpeflow.config.sections import EngineSettings, Size, as_number, setting
+from bpeflow.config.fields import setting
+from bpeflow.config.sections import EngineSettings, Size, as_number
 from bpeflow.config.settings import CorpusSettings
 
 _files = partial(setting, group="token files")

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from bpeflow._util.text import close_matches, one_line, short_repr
-from bpeflow.config.sections import EngineSettings, MonitorSettings, OutputSettings, Section, all_settings
+from bpeflow.config.fields import Section, all_settings
+from bpeflow.config.sections import EngineSettings, MonitorSettings, OutputSettings
 from bpeflow.config.settings import Settings
 from bpeflow.errors import ConfigError, SettingsError
 

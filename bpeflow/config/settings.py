@@ -25,11 +25,11 @@ from bpeflow._util.text import (
     format_count,
     short_repr,
 )
+from bpeflow.config.fields import Frozen, setting
 from bpeflow.config.sections import (
     EngineSettings,
     FieldPath,
     Folder,
-    Frozen,
     MemoryLimit,
     MonitorSettings,
     NonEmpty,
@@ -43,7 +43,6 @@ from bpeflow.config.sections import (
     as_special_tokens,
     as_thin_rare,
     as_tuple,
-    setting,
     whole_weights,
 )
 from bpeflow.vocab import END_OF_DOCUMENT

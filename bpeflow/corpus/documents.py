@@ -11,9 +11,8 @@ from operator import add
 from pickle import PickleBuffer
 from typing import Any, Literal, NamedTuple
 
-from bpeflow._util.literals import Literals, Span
+from bpeflow._util.literals import Literals, Span, special_bytes
 from bpeflow._util.text import format_count
-from bpeflow.errors import ConfigError
 
 #: Ends each record in a chunk of records. The byte never occurs in valid UTF-8, so it cannot be mistaken for text, for
 #: a delimiter or for the end of a delimiter.
@@ -65,13 +64,13 @@ class Delimiters:
     @cached_property
     def all(self) -> tuple[bytes, ...]:
         """The separator and the special tokens as UTF-8, each once, longest first."""
-        delimiters = {self.separator_bytes, *map(_encode, self.special_tokens)} - {b""}
+        delimiters = {self.separator_bytes, *map(special_bytes, self.special_tokens)} - {b""}
         return tuple(sorted(delimiters, key=lambda delimiter: (-len(delimiter), delimiter)))
 
     @cached_property
     def separator_bytes(self) -> bytes:
         """The separator, or what ends records; empty if there is none."""
-        return (self.record_end or b"") if self.separator is None else _encode(self.separator)
+        return (self.record_end or b"") if self.separator is None else special_bytes(self.separator)
 
     @property
     def longest(self) -> int:
@@ -114,15 +113,6 @@ class Delimiters:
         The result is a superset of `matches`, and `data` may begin anywhere.
         """
         return self._literals.occurrences(data)
-
-
-def _encode(delimiter: str) -> bytes:
-    if not delimiter:
-        raise ConfigError("the separator and the special tokens must not be empty strings")
-    try:
-        return delimiter.encode()
-    except UnicodeEncodeError as error:
-        raise ConfigError(f"the delimiter {delimiter!r} is not valid Unicode: {error.reason}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import IO, Any, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,10 +59,11 @@ def write_npz(path: Path, content: NpzContent) -> None:
             raise
 
 
-def read_npz(path: Path) -> NpzContent:
+def read_npz(file: IO[bytes]) -> NpzContent:
     """Read what `write_npz` wrote. Use it in `explain_npz_errors`."""
-    _check_sizes(path)
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+    _check_sizes(file)
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as arrays:
         if arrays["version"].tolist() != [_VERSION]:
             raise FormatError(f"counts of version {arrays['version']}; this bpeflow reads version {_VERSION}")
         data, offsets, counts = (_native_order(arrays[name]) for name in ("data", "offsets", "counts"))
@@ -102,9 +103,9 @@ def _policy(unmatched: str) -> UnmatchedPolicy:
     raise FormatError(f"unmatched is {unmatched!r}; it must be one of {', '.join(get_args(UnmatchedPolicy))}")
 
 
-def _check_sizes(path: Path) -> None:
+def _check_sizes(file: IO[bytes]) -> None:
     """Refuse arrays that would take more memory than the file has bytes: compressed ones, and false headers."""
-    with zipfile.ZipFile(path) as archive:
+    with zipfile.ZipFile(file) as archive:
         for member in archive.infolist():
             if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
                 raise FormatError(f"{member.filename} is compressed, which counts are not; write them again")

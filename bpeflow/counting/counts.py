@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import ItemsView, Iterable, Iterator, Mapping
 from itertools import pairwise
 from operator import index, itemgetter, mul
 from pathlib import Path
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,10 @@ from bpeflow.counting.count_files import NpzContent, explain_npz_errors, read_np
 from bpeflow.counting.shards import MAX_COUNT
 from bpeflow.counting.thinning import canonical_order, pretoken_hashes, thin
 from bpeflow.errors import CountOverflowError, FormatError, InputTypeError
+from bpeflow.flow.shared import Descriptor
+
+#: `data`, `offsets` and `counts` of `PretokenCounts`.
+Arrays = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
 class PretokenCounts(Mapping[bytes, int]):
@@ -41,16 +46,13 @@ class PretokenCounts(Mapping[bytes, int]):
     The first look-up of a pre-token builds an index of all, about 150 bytes each; iteration needs none.
 
     Attributes:
-        data: `uint8[offsets[n]]`, the bytes of the pre-tokens, one after another.
-        offsets: `int64[n + 1]`; pre-token `i` is `data[offsets[i]:offsets[i + 1]]`, at least one byte long.
-        counts: `int64[n]`, each at least 1.
         pattern: the split pattern that they were counted with; None if it is unknown. Counts are compared without it,
             and only ``.npz`` files store it.
         unmatched: what was done with text that the pattern did not match; None if the pattern is unknown.
         normalizer: the names of the normalizers of the text; empty if the pattern is unknown.
     """
 
-    __slots__ = ("_index", "counts", "data", "normalizer", "offsets", "pattern", "unmatched")
+    __slots__ = ("_arrays", "_file", "_index", "_size", "normalizer", "pattern", "unmatched")
 
     def __init__(
         self,
@@ -70,15 +72,46 @@ class PretokenCounts(Mapping[bytes, int]):
             FormatError: the arrays do not fit together, or the counts are out of order.
         """
         _check_arrays(data, offsets, counts)
-        self.data = data
-        self.offsets = offsets
-        self.counts = counts
+        self._arrays: Arrays | None = (data, offsets, counts)
+        self._size = len(counts)
+        self._file: Descriptor | None = None
         self._index: dict[bytes, int] | None = None
         self.pattern = pattern
         self.unmatched = unmatched
         self.normalizer = normalizer
         for array in (data, offsets, counts):
             array.setflags(write=False)
+
+    @property
+    def data(self) -> npt.NDArray[np.uint8]:
+        """`uint8[offsets[n]]`: the bytes of the pre-tokens, one after another."""
+        return self._loaded()[0]
+
+    @property
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """`int64[n + 1]`: pre-token `i` is `data[offsets[i]:offsets[i + 1]]`, at least one byte long."""
+        return self._loaded()[1]
+
+    @property
+    def counts(self) -> npt.NDArray[np.int64]:
+        """`int64[n]`: the count of each pre-token, at least 1."""
+        return self._loaded()[2]
+
+    def kept_in(self, path: Path) -> None:
+        """Remember an ``.npz`` that has these counts, for `unload`. It may be renamed or replaced later."""
+        self._file = Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+    def unload(self) -> None:
+        """Free the arrays until they are needed again, if `kept_in` has named a file with them."""
+        if self._file is not None:
+            self._arrays = self._index = None
+
+    def _loaded(self) -> Arrays:
+        """Return the arrays, read again after `unload`."""
+        if self._arrays is None and self._file is not None:
+            with explain_npz_errors(Path("the counts of this run")):
+                self._arrays = PretokenCounts(*read_npz(self._file))._arrays
+        return cast(Arrays, self._arrays)
 
     @classmethod
     def from_items(cls, items: Iterable[tuple[bytes, int]]) -> PretokenCounts:
@@ -163,7 +196,7 @@ class PretokenCounts(Mapping[bytes, int]):
         return PretokenCounts(*thin(self, chosen.below, chosen.one_in), self.pattern, self.unmatched, self.normalizer)
 
     def __len__(self) -> int:
-        return len(self.counts)
+        return self._size
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield the pre-tokens in canonical order."""
@@ -247,8 +280,8 @@ class PretokenCounts(Mapping[bytes, int]):
     @classmethod
     def load(cls, path: str | Path) -> PretokenCounts:
         """Read a file that `save` wrote. Raises `FormatError`, with the path, for any other file."""
-        with explain_npz_errors(Path(path)):
-            counts = cls(*read_npz(Path(path)))
+        with explain_npz_errors(Path(path)), Path(path).open("rb") as file:
+            counts = cls(*read_npz(file))
             _check_canonical(counts)
             return counts
 

@@ -8,7 +8,7 @@ A corpus in segments takes one pipeline per segment, and one more that sums thei
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
@@ -95,15 +95,16 @@ class PipelineRunner:
 
     def run(self, pipeline: Pipeline) -> list[Shard]:
         """Run a pipeline and return its results."""
-        with ExitStack() as watchers:
-            watchers.enter_context(stall_watch(pipeline))
-            if self._observer is not None:
-                watchers.enter_context(Monitor(pipeline, PROGRESS_INTERVAL, self._on_progress, processes=False))
-            if self.on_sample is not None:
-                watchers.enter_context(Monitor(pipeline, self.sample_interval, self._on_pipeline_sample))
-            # Closed, so that workers end before their scratch files are removed.
-            with closing(pipeline.run(self.build.executor)) as results:
-                shards: list[Shard] = list(results)
+        # Not in an `ExitStack`, which Ctrl-C can leave in a reference cycle, with the monitor's thread still running.
+        progress: AbstractContextManager[object] = nullcontext()
+        samples: AbstractContextManager[object] = nullcontext()
+        if self._observer is not None:
+            progress = Monitor(pipeline, PROGRESS_INTERVAL, self._on_progress, processes=False)
+        if self.on_sample is not None:
+            samples = Monitor(pipeline, self.sample_interval, self._on_pipeline_sample)
+        # The results are closed, so that workers end before their scratch files are removed.
+        with stall_watch(pipeline), progress, samples, closing(pipeline.run(self.build.executor)) as results:
+            shards: list[Shard] = list(results)
         stages = describe_workers(pipeline.reports)
         self.done_bytes += stages["counter"].bytes if "counter" in stages else 0
         self.stages = combine_stages([self.stages, stages])

@@ -59,7 +59,7 @@ from typing import Any, NoReturn
 
 from .errors import KILLED, FlowError, WorkerDiedError, WorkerTracebackError, cannot_start, worker_died
 from .pipes import Channel
-from .shared import Credits, Descriptor, Meters, anonymous_file, made_here, open_here, pipe, write_all
+from .shared import Credits, Descriptor, Meters, anonymous_file, made_here, open_here, owned, pipe, write_all
 from .stage import Inputs, QueueSpec, Source, Stage, outputs
 
 #: Upper bound on the wait for killed processes, in seconds. They end at once, unless they are stuck in the kernel (for
@@ -138,7 +138,7 @@ class ProcessRun:
 
         def inherit(descriptor: Descriptor) -> tuple[Any, ...]:
             inherited.append(descriptor.fileno())
-            return Descriptor, (descriptor.fileno(),)
+            return owned, (int, descriptor.fileno())
 
         try:
             self._events, events = pipe()

@@ -19,9 +19,10 @@ import select
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from io import FileIO
 from itertools import accumulate
 from pathlib import Path
@@ -37,15 +38,12 @@ class EndOfStreamError(Exception):
 class Descriptor(FileIO):
     """A file descriptor that this object owns: it is closed with the last reference to it.
 
-    No Python code runs then: Ctrl-C in a finalizer would be lost, as Python discards exceptions there.
+    No Python code runs then: Ctrl-C in a finalizer would be lost, as Python discards exceptions there. Nor does any
+    between the system call and its owner (`owned`, `pipe`): Ctrl-C there would leave the descriptor open.
     """
 
     #: Hides an attribute that lets `FileIO` warn when it is closed with its last reference.
     _finalizing = False
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        made_here[number] = ref(self)  # in place of an earlier one, which is closed
 
 
 #: The descriptors that this process has made, by number; some are closed by now.
@@ -67,20 +65,34 @@ def _close_here() -> None:
 os.register_at_fork(after_in_child=_close_here)
 
 
+def _own(numbers: Iterator[Iterable[int]]) -> tuple[Descriptor, ...]:
+    """Take the next descriptors, and own them, in a single call of compiled code."""
+    made = next(map(tuple, map(partial(map, Descriptor), numbers)))
+    for descriptor in made:
+        made_here[descriptor.fileno()] = ref(descriptor)  # in place of an earlier one, which is closed
+    return made
+
+
+def owned(call: Callable[..., int], *arguments: Any) -> Descriptor:
+    """Return the descriptor that a system call returns. Raises as the call does."""
+    [descriptor] = _own(zip(iter(partial(call, *arguments), -1), strict=False))
+    return descriptor
+
+
 def pipe() -> tuple[Descriptor, Descriptor]:
     """Return the reading and the writing end of a new pipe."""
-    reader, writer = os.pipe()
-    return Descriptor(reader), Descriptor(writer)
+    reader, writer = _own(iter(os.pipe, ()))
+    return reader, writer
 
 
 def anonymous_file() -> Descriptor:
     """Return a new file that has no name, in memory where the system supports it."""
     if hasattr(os, "memfd_create"):
-        return Descriptor(os.memfd_create("bpeflow"))
+        return owned(os.memfd_create, "bpeflow")
     import tempfile  # slow to import
 
     with tempfile.TemporaryFile() as file:
-        return Descriptor(os.dup(file.fileno()))
+        return owned(os.dup, file.fileno())
 
 
 class Credits:

@@ -186,4 +186,5 @@ class ThreadRun:
         if not sys.is_finalizing() and threading.current_thread() not in self._threads:
             for thread in filter(threading.Thread.is_alive, self._threads):
                 thread.join()
+            self._threads.clear()  # one that never ran would keep this run alive
         self._meters.clear()

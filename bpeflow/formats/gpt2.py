@@ -98,7 +98,7 @@ def save(spec: TokenizerSpec, folder: Path) -> list[Path]:
         **({"normalizer": spec.normalizer} if spec.normalizer else {}),
         "special_tokens": vocab.special_tokens,
         "whole_tokens": spec.whole_tokens,
-        "merges": len(vocab.merges),
+        "merges": vocab.merge_count,
         **({"hidden_tokens": hidden} if hidden else {}),
     }
     lines = json.dumps(content, ensure_ascii=False, indent=2).removesuffix("\n}")
@@ -106,7 +106,7 @@ def save(spec: TokenizerSpec, folder: Path) -> list[Path]:
         lines += f',\n  "merge_counts": {json.dumps(vocab.merge_counts, separators=(",", ":"))}'
     texts = {
         VOCAB_FILE: json.dumps(ids, ensure_ascii=False) + "\n",
-        MERGES_FILE: f"{_HEADER}\n{merge_lines(vocab.merges)}",
+        MERGES_FILE: f"{_HEADER}\n{merge_lines(vocab)}",
         TOKENIZER_FILE: lines + "\n}\n",
     }
     for name, text in texts.items():

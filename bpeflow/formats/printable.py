@@ -6,8 +6,9 @@ Merges become ids by way of their printable forms. Their bytes are not needed be
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -15,13 +16,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow._util.byte_level import from_printable, to_printable
+from bpeflow._util.byte_level import BYTE_CHARACTERS, from_printable, to_printable
 from bpeflow._util.native import load_library
 from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import short_repr
 from bpeflow.errors import FormatError, NativeUnavailableError
 from bpeflow.formats.untrusted import place_tokens
-from bpeflow.vocab import Merge, Vocab
+from bpeflow.vocab import Vocab
+
+#: The character of each byte, and those between the sides of a merge and after it.
+_CHARACTERS = np.frombuffer(BYTE_CHARACTERS.encode("utf-16-le"), "<u2")
+_LINE_ENDS = np.frombuffer(" \n".encode("utf-16-le"), "<u2")
 
 
 def bytes_of_forms(forms: Collection[str]) -> PackedBytes | None:
@@ -36,13 +41,16 @@ def bytes_of_forms(forms: Collection[str]) -> PackedBytes | None:
     return PackedBytes.of_lengths(joined, np.fromiter(map(len, forms), np.int64, len(forms)))  # a character is a byte
 
 
-def merge_lines(merges: Iterable[Merge]) -> str:
+def merge_lines(vocab: Vocab) -> str:
     r"""Return a line for each merge: the printable forms of its sides, with a space between them.
 
-    >>> merge_lines([(b" ", b"t"), (b"h", b"e")])
+    >>> merge_lines(Vocab.build([(b" ", b"t"), (b"h", b"e")]))
     'Ġ t\nh e\n'
     """
-    return "".join([f"{to_printable(left)} {to_printable(right)}\n" for left, right in merges])
+    sides = PackedBytes.of([*chain.from_iterable(vocab.merges)])
+    characters = _CHARACTERS[np.frombuffer(sides.data, np.uint8)]
+    ends = np.tile(_LINE_ENDS, vocab.merge_count)
+    return np.insert(characters, sides.offsets[1:], ends).tobytes().decode("utf-16-le")
 
 
 def find_merge_ids(merges: Sequence[Any], ids: Mapping[str, int], place: Callable[[int], str]) -> NDArray[np.uint32]:
@@ -114,12 +122,13 @@ def ids_by_form(vocab: Vocab) -> tuple[dict[str, int], dict[int, str]]:
     Special tokens have their text as the form. If several ids have the same form, the special token or else the lowest
     id keeps it.
     """
-    ids, hidden = dict(vocab.special_tokens), {}
-    specials = set(ids.values())
-    for token_id, token in enumerate(vocab.tokens):
-        form = to_printable(token)
-        if token and token_id not in specials and ids.setdefault(form, token_id) != token_id:
-            hidden[token_id] = form
+    forms = [*map(to_printable, vocab.tokens)]
+    for token_id in {*vocab.special_tokens.values()}.intersection(range(len(forms))):
+        forms[token_id] = ""
+    ids = dict(zip(reversed(forms), reversed(range(len(forms))), strict=True))
+    ids.pop("", None)
+    ids |= vocab.special_tokens
+    hidden = {token_id: form for token_id, form in enumerate(forms) if form and ids[form] != token_id}
     return dict(sorted(ids.items(), key=operator.itemgetter(1))), hidden
 
 

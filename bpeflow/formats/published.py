@@ -153,7 +153,7 @@ def find_merges(vocab: Vocab, folder: Path) -> Description | None:
     """Return the description of a published ``merges.txt`` in `folder`, by its merges; None if it is unknown."""
     if vocab.merge_count != _QWEN2_MERGES[0]:
         return None
-    known = hashlib.sha256(merge_lines(vocab.merges).encode()).hexdigest() == _QWEN2_MERGES[1]
+    known = hashlib.sha256(merge_lines(vocab).encode()).hexdigest() == _QWEN2_MERGES[1]
     return find_name("qwen2", folder) if known else None
 
 

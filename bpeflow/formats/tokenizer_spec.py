@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
+from bpeflow._util.literals import special_bytes
 from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_repr, steps_of
 from bpeflow.errors import ConfigError, InputTypeError
@@ -179,20 +180,3 @@ def _place(special: str, token: bytes, token_id: int, tokens: list[bytes], ids: 
     if tokens[token_id] not in (b"", token):
         raise ConfigError(f"{where}: id {token_id} is that of {short_repr(tokens[token_id])}")
     tokens[token_id], ids[special] = token, token_id
-
-
-def special_bytes(token: str) -> bytes:
-    """Return the UTF-8 bytes of a special token.
-
-    Raises:
-        InputTypeError: the token is not a `str`.
-        ConfigError: the token is empty or has a lone surrogate.
-    """
-    if not isinstance(token, str):
-        raise InputTypeError(f"special token {token!r} is {type(token).__name__}, not str")
-    if not token:
-        raise ConfigError("a special token must not be an empty string")
-    try:
-        return token.encode()
-    except UnicodeEncodeError as error:
-        raise ConfigError(f"the special token {token!r} is not valid Unicode: {error.reason}") from None

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 
+from bpeflow._util.packed import PackedBytes
 from bpeflow.look.render import is_incomplete
-from bpeflow.tokenizer.python_encoder import PretokenMerging, merge_table
-from bpeflow.tokenizer.tokenizer import Tokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer, new_encoder
 from bpeflow.vocab import Vocab
 
 #: Why no text yields a token.
@@ -177,7 +177,12 @@ def never_tokens(tokenizer: Tokenizer) -> Iterator[NeverToken]:
     normalizer = tokenizer._pretokenizer.normalizer
     ordinary = spec.vocab.ordinary_tokens
     specials = set(spec.vocab.special_tokens.values())
-    merges = merge_table(spec.vocab.merge_ids)
+    packed = PackedBytes.of(ordinary)
+    encoder = new_encoder(replace(spec, whole_tokens=False), cache_bytes=0)
+    ids, ends = encoder.encode_pretokens(np.frombuffer(packed.data, np.uint8), packed.offsets, np.dtype(np.uint32))
+    alone = np.diff(ends, prepend=0) == 1
+    merged = np.full(len(ordinary), -1)
+    merged[alone] = ids[ends[alone] - 1]
     for token_id, token in enumerate(spec.vocab.tokens):
         if token_id in specials:  # which may share its id with ordinary text
             token = ordinary[token_id]
@@ -191,17 +196,10 @@ def never_tokens(tokenizer: Tokenizer) -> Iterator[NeverToken]:
             reason = "not UTF-8"
         elif not incomplete and normalizer and normalizer.utf8(token) != token:
             reason = "normalized"
-        elif (incomplete or not spec.whole_tokens) and _merged_ids(token, spec.vocab, merges) != [token_id]:
+        elif (incomplete or not spec.whole_tokens) and merged[token_id] != token_id:
             reason = "other tokens"
         if reason:
             yield NeverToken(token_id, token, reason)
-
-
-def _merged_ids(pretoken: bytes, vocab: Vocab, merges: Mapping[Any, tuple[int, int]]) -> list[int]:
-    merging = PretokenMerging(pretoken, vocab.byte_ids, merges)
-    for _ in merging.steps():
-        pass
-    return [token_id for token_id in merging.ids if token_id is not None]
 
 
 def is_part_of_utf8(part: bytes) -> bool:

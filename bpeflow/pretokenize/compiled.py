@@ -41,7 +41,7 @@ def compile_pattern(sources: tuple[str, ...]) -> CompiledPattern:
     Raises:
         UnsupportedPattern: only the `regex` module can match them. The message says why.
     """
-    return CompiledPattern(tuple(_compile_one(sources, number) for number in range(len(sources))))
+    return tuple(_compile_one(sources, number) for number in range(len(sources)))
 
 
 def _compile_one(sources: Sequence[str], number: int) -> CompiledStep:
@@ -69,10 +69,10 @@ def compile_step(source: str) -> CompiledStep:
         range_class=_pack(dfa.classes.range_class, np.uint8),
         classes=dfa.end,
         next=_pack([[2 * (after + 1) + match for after, match in row] for row in dfa.table], np.uint16),
-        moves=_pack(transducer.moves, np.uint16) if transducer else b"",
-        flags=_pack(transducer.flags, np.uint8) if transducer else b"",
-        info=_pack(transducer.info, np.uint8) if transducer else b"",
-        gap_start=transducer.gap_start if transducer else 0,
+        moves=_pack(transducer.moves, np.uint16),
+        flags=_pack(transducer.flags, np.uint8),
+        info=_pack(transducer.info, np.uint8),
+        gap_start=transducer.gap_start,
         has_gaps=dfa.leaves_gaps(),
         cuts=_pack(safe_pairs(dfa), np.uint8),
     )

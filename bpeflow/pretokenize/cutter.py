@@ -75,7 +75,7 @@ class PythonCutter:
 
     def __init__(self, pretokenizer: Pretokenizer) -> None:
         """Prepare the tables of a pattern that can be compiled."""
-        self._steps = pretokenizer.tables().steps
+        self._steps = pretokenizer.tables()
         self._drops = pretokenizer.unmatched == "drop"
         self._normalizer = pretokenizer.normalizer
         self._is_safe = lru_cache(maxsize=1 << 14)(self._is_safe_pair)

@@ -49,7 +49,7 @@ def new_pattern(library: str, pretokenizer: Pretokenizer) -> Handle | None:
 
 def new_compiled_pattern(library: str, pattern: CompiledPattern, unmatched: UnmatchedPolicy) -> Handle:
     """Return a compiled pattern for the functions of a library. Raises `NativeError` if its tables are damaged."""
-    steps = (Step * len(pattern.steps))(*map(_native_step, pattern.steps))
+    steps = (Step * len(pattern))(*map(_native_step, pattern))
     return Handle(load_library(library), "pattern", steps, len(steps), _POLICIES[unmatched])
 
 

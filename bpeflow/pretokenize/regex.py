@@ -40,14 +40,22 @@ class Unmatched(NamedTuple):
 
 
 class Pretokenizer:
-    """Splits text into pre-tokens by one regular expression. Use `load_pretokenizer` to make one.
+    r"""Splits text into pre-tokens by one or several regular expressions. Use `load_pretokenizer` to make one.
+
+    Of several, as in a sequence of HuggingFace's ``Split``, each splits the pieces that the ones before have left, so a
+    lookahead sees no further than the end of the piece. Pieces are matches and, with `unmatched` ``"isolate"``, the
+    stretches between them. With ``"drop"`` each expression drops what it does not match. With ``"error"``, text is
+    unmatched if none of the expressions matches it.
+
+    >>> load_pretokenizer([r"\d", r"\w+"]).pretokens("a1b, c")
+    ['a', '1', 'b', ', ', 'c']
 
     It is pickled as its source, with the tables of its automaton once they are known. The `regex` module compiles it on
     first use: most processes leave pre-tokens to the native scanner and never import that module.
 
     Attributes:
         name: the name of the pattern, or ``"custom"``.
-        regex: the source of the regular expression; of a `SequencePretokenizer`, of each.
+        regex: the source of the regular expression, or of each.
         unmatched: what to do with text that the regular expression does not match. The named patterns match all text.
         normalizer: what callers apply to a text before they split it. It decides where a document may be cut.
     """
@@ -73,17 +81,13 @@ class Pretokenizer:
         self.regex = source
         self.unmatched = unmatched
         self.normalizer = normalizer
-        self._steps: tuple[Pretokenizer, ...] = ()  # of a `SequencePretokenizer`, each expression
+        #: Of several expressions, each.
+        self._steps = () if isinstance(source, str) else tuple(Pretokenizer(_CUSTOM, one) for one in source)
 
     @cached_property
     def compiled(self) -> regex_module.Pattern[str]:
         """The compiled pattern. Raises `PatternError` if the regular expression is invalid."""
         return _compile(str(self.regex))
-
-    @property
-    def unicode_version(self) -> str:
-        """The Unicode version that the character classes of the pattern follow."""
-        return unicode_version()
 
     @property
     def custom(self) -> bool:
@@ -132,6 +136,11 @@ class Pretokenizer:
 
     def split(self, text: str) -> tuple[list[str], list[str]]:
         """Return the pre-tokens of `text` as `pretokens` does, and the stretches that the pattern does not match."""
+        if self._steps:
+            pieces, unmatched = self._split_spans(text)
+            if unmatched and self.unmatched == "error":
+                raise self._unmatched_error(text)
+            return [text[start:end] for start, end in pieces], [text[start:end] for start, end in unmatched]
         matches = self._matches(text)
         if not self.custom:
             return matches, []
@@ -141,8 +150,8 @@ class Pretokenizer:
             raise self._unmatched_error(text)
         gaps = self._gaps(text)
         isolate = self.unmatched == "isolate"
-        pieces = chain.from_iterable(zip_longest(gaps, matches, fillvalue="")) if isolate else iter(matches)
-        return list(filter(None, pieces)), list(filter(None, gaps))
+        pretokens = chain.from_iterable(zip_longest(gaps, matches, fillvalue="")) if isolate else matches
+        return list(filter(None, pretokens)), list(filter(None, gaps))
 
     def find_unmatched(self, text: str) -> Unmatched | None:
         """Return the first stretch of `text` that the pattern does not match; None if it matches all text.
@@ -196,8 +205,11 @@ class Pretokenizer:
         return gaps[::-1] if self._backwards else gaps
 
     def match_spans(self, text: str) -> list[tuple[int, int]]:
-        """Return the start and end of each match in `text` from left to right, including empty ones."""
-        return self._spans(text, TimeLimit(self.regex, text))
+        """Return the start and end of each match in `text` from left to right, including empty ones.
+
+        If there are several expressions, return those of each pre-token.
+        """
+        return self._split_spans(text)[0] if self._steps else self._spans(text, TimeLimit(self.regex, text))
 
     def _spans(self, text: str, limit: TimeLimit) -> list[tuple[int, int]]:
         """Return what `match_spans` does, for a text or for a piece of the text that has the time limit."""
@@ -247,35 +259,6 @@ class Pretokenizer:
         return f"load_pretokenizer({self.regex if self.custom else self.name!r}, {self.unmatched!r}{normalizer})"
 
 
-class SequencePretokenizer(Pretokenizer):
-    r"""Splits text by several regular expressions, one after another, as a sequence of HuggingFace's ``Split`` does.
-
-    Each expression splits the pieces that the ones before have left, so a lookahead sees no further than the end of the
-    piece. Pieces are matches and, with `unmatched` ``"isolate"``, the stretches between them. With ``"drop"`` each
-    expression drops what it does not match. With ``"error"``, text is unmatched if none of the expressions matches it.
-
-    >>> load_pretokenizer([r"\d", r"\w+"]).pretokens("a1b, c")
-    ['a', '1', 'b', ', ', 'c']
-    """
-
-    def __init__(self, patterns: Sequence[str], unmatched: UnmatchedPolicy, normalizer: Normalizer) -> None:
-        """Initialize a pre-tokenizer. Raises as `load_pretokenizer` does."""
-        steps = tuple(_load_one(pattern) for pattern in patterns)
-        super().__init__(_CUSTOM, tuple(str(step.regex) for step in steps), unmatched, normalizer)
-        self._steps = steps
-
-    def split(self, text: str) -> tuple[list[str], list[str]]:
-        """Return the pre-tokens of `text` as `pretokens` does, and the stretches that are unmatched."""
-        pieces, unmatched = self._split_spans(text)
-        if unmatched and self.unmatched == "error":
-            raise self._unmatched_error(text)
-        return [text[start:end] for start, end in pieces], [text[start:end] for start, end in unmatched]
-
-    def match_spans(self, text: str) -> list[tuple[int, int]]:
-        """Return the start and end of each pre-token."""
-        return self._split_spans(text)[0]
-
-
 def load_pretokenizer(
     pattern: str | Sequence[str], unmatched: UnmatchedPolicy = "isolate", normalizer: str | Iterable[str] = ()
 ) -> Pretokenizer:
@@ -285,7 +268,7 @@ def load_pretokenizer(
     ['one', ',', ' ', 'two']
 
     Args:
-        pattern: the name or the regular expression; or several, for a `SequencePretokenizer`.
+        pattern: the name or the regular expression; or several, each of which splits the pieces of the one before.
         unmatched: what to do with text that a regular expression does not match: ``"error"``, ``"isolate"`` or
             ``"drop"``.
         normalizer: the name of a normalizer that callers apply before splitting, or several in order.
@@ -300,31 +283,25 @@ def load_pretokenizer(
     loaded = load_normalizer(normalizer)
     pattern = simplest_pattern(pattern)
     check_size(pattern)
-    pretokenizer = (
-        _load_one(pattern, unmatched, loaded)
-        if isinstance(pattern, str)
-        else SequencePretokenizer(pattern, unmatched, loaded)
-    )
+    sources = tuple(map(_expression, steps_of(pattern)))
+    name = next((named for named in NAMED_PATTERNS if named == pattern), _CUSTOM)
+    pretokenizer = Pretokenizer(name, sources if len(sources) > 1 else sources[0], unmatched, loaded)
     if pretokenizer.custom and known_tables(pretokenizer.sources) is None:
         for source in pretokenizer.sources:
             _compile(source)  # raises now if it is invalid
     return pretokenizer
 
 
-def _load_one(
-    pattern: str,
-    unmatched: UnmatchedPolicy = "isolate",
-    normalizer: Normalizer = Normalizer(),  # noqa: B008 (it is immutable)
-) -> Pretokenizer:
-    """Return the pre-tokenizer of a name, or of a regular expression, which may be invalid."""
+def _expression(pattern: str) -> str:
+    """Return the regular expression of a name, or the expression itself, which may be invalid."""
     if pattern in NAMED_PATTERNS:
-        return Pretokenizer(pattern, NAMED_PATTERNS[pattern], unmatched, normalizer)
+        return NAMED_PATTERNS[pattern]
     if not pattern:
         raise PatternError(f"the pattern is empty; use one of {', '.join(_NAMES)}, or a regular expression")
     if re.fullmatch(r"[A-Za-z0-9_-]+", pattern):
         hint = suggestion(pattern.lower(), _NAMES)
         raise PatternError(f"unknown pattern {pattern!r}; {hint}the named patterns are {', '.join(_NAMES)}")
-    return Pretokenizer(_CUSTOM, pattern, unmatched, normalizer)
+    return pattern
 
 
 def _load_pickled(

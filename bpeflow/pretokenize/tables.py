@@ -20,7 +20,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bpeflow._util.atomic import read_json, write_json
 from bpeflow.errors import FormatError
 
 
@@ -67,11 +66,8 @@ class CompiledStep:
         return self.range_class[bisect_right(self.ranges, ord(character)) - 1]
 
 
-@dataclass(frozen=True)
-class CompiledPattern:
-    """The tables of a pattern: those of its regular expression, or of each, if it is a sequence."""
-
-    steps: tuple[CompiledStep, ...]
+#: The tables of a pattern: those of its regular expression, or of each.
+CompiledPattern = tuple[CompiledStep, ...]
 
 
 class UnsupportedPattern(Exception):  # noqa: N818 (not an error: the `regex` module matches the pattern)
@@ -138,21 +134,23 @@ def _regex_version() -> str:
 
 def _read_cached(sources: Sequence[str]) -> CompiledPattern | None:
     """Return the tables of an earlier process; None if there are none, or if they are damaged."""
+    from bpeflow._util.atomic import read_json  # only for custom patterns
+
     try:
         values = read_json(_cache_path(sources))
         steps = values.pop("steps")
         if values != _key(sources):
             return None
-        return CompiledPattern(
-            tuple(CompiledStep(**{name: _loaded(one) for name, one in step.items()}) for step in steps)
-        )
+        return tuple(CompiledStep(**{name: _loaded(one) for name, one in step.items()}) for step in steps)
     except (OSError, RuntimeError, ImportError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
 def write_cached(sources: Sequence[str], compiled: CompiledPattern) -> None:
     """Keep the tables for later processes, if there is a folder to write to."""
-    steps = [{name: _dumped(one) for name, one in asdict(step).items()} for step in compiled.steps]
+    from bpeflow._util.atomic import write_json
+
+    steps = [{name: _dumped(one) for name, one in asdict(step).items()} for step in compiled]
     with suppress(OSError, RuntimeError, ImportError, FormatError):
         write_json(_cache_path(sources), {**_key(sources), "steps": steps}, indent=None)
 

@@ -78,12 +78,12 @@ class Transducer(NamedTuple):
     gap_start: int
 
 
-def make_transducer(dfa: Dfa) -> Transducer | None:
-    """Return the transducer of a DFA, without configurations that cannot be told apart; None if it is too large."""
+def make_transducer(dfa: Dfa) -> Transducer:
+    """Return the transducer of a DFA with as few configurations as possible; an empty one if it is too large."""
     try:
         return _Builder(dfa).joined()
     except _TooLargeError:
-        return None
+        return Transducer([], [], [], 0)
 
 
 class _Builder:

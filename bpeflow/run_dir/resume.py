@@ -314,6 +314,7 @@ def _read_counts(folder: Path, fingerprint: Fingerprint) -> EarlierCounts | None
                 f"start over with {start_over(folder)} or in another out_dir"
             )
         counts = PretokenCounts.load(path)
+        counts.kept_in(path)
         check_counts(report, counts, path)
     except FormatError as error:
         raise ResumeError(f"{error}. To count again, use {start_over(folder)}") from error

@@ -29,7 +29,7 @@ from bpeflow.counting.segments import has_segments, remove_segments
 from bpeflow.counting.shards import Scratch, remove_left_behind
 from bpeflow.errors import ConfigError, FolderInUseError, FormatError, ResumeError
 from bpeflow.flow import MonitorSample, peak_memory
-from bpeflow.flow.shared import Descriptor
+from bpeflow.flow.shared import owned
 from bpeflow.formats import any_format as formats
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, TransformersOptions
 from bpeflow.progress import Observer
@@ -105,7 +105,7 @@ class RunLock:
         """Open the file and lock it; return False if it was removed in between."""
         try:
             # A forked child closes it at once: it would otherwise hold the lock beyond its parent's death.
-            self._file = Descriptor(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+            self._file = owned(os.open, self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise self._cannot_lock(error) from error
         try:

@@ -300,6 +300,7 @@ class MergeCheckpoint:
             for array in (self._counts.data, self._counts.offsets, self._counts.counts):
                 digest.update(array.data)
             self._counts_digest = digest.hexdigest()
+            self._counts.unload()
         return self._counts_digest
 
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal
 
-from bpeflow._util.literals import Literals
+from bpeflow._util.literals import Literals, special_bytes
 from bpeflow._util.text import close_matches
 from bpeflow.errors import InputTypeError, SpecialTokenError
-from bpeflow.formats.tokenizer_spec import special_bytes
 from bpeflow.pretokenize.patterns import Utf8
 
 #: A choice of special tokens: some by name, or all that the tokenizer has.

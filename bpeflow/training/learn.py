@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -243,14 +243,16 @@ def learn_with_settings(
     With `base` that tokenizer is extended, and its merges are the initial ones. With `checkpoint` learning resumes from
     the merges saved there, and saves its own at an interval.
     """
-    chosen = choose_backend(settings.backend)
-    counts, thinned = _thinned(counts, settings)
+    chosen, given = choose_backend(settings.backend), counts
+    counts, thinned = _thinned(given, settings)
     initial_merges = base.vocab.merges if base else tuple(initial_merges)
     earlier = checkpoint.load() if checkpoint else ()
     task = learning_task(counts, settings, earlier or initial_merges, base)
-    warn_of_need(task.counts, task.max_tokens)
-    need = describe_need(task.counts, task.max_tokens)
+    warn_of_need(task.counts, len(task.tokens))
+    need = describe_need(task.counts, len(task.tokens))
     with explain_memory_error("learning the merges", need), chosen.start(task) as session:
+        task = replace(task, counts=given)  # the backend has its own copy
+        given.unload()
         pairs, pair_counts = _step_to_the_end(session, task, observer, checkpoint, base)
         statistics = session.statistics()
     if task.max_tokens == len(task.tokens):  # no room for a token, so no merge was replayed either
@@ -331,39 +333,40 @@ def _pairs_of(records: npt.NDArray[np.void], tokens: list[bytes]) -> list[Merge]
 # ---- whether learning fits into memory ----
 
 
-def memory_needed(words: int, positions: int, vocab_size: int) -> int:
+def memory_needed(words: int, positions: int, tokens: int) -> int:
     """Estimate the peak memory of learning with a native backend, in bytes, the counts included.
 
     It was 0.8 to 1.0 of the memory allocated for 32,000 to 100,000 tokens. What depends on the vocabulary alone is left
-    out: about 20 MB for 100,000 tokens. `positions` are the total bytes of the distinct pre-tokens, `words`.
+    out: about 20 MB for 100,000 tokens. `positions` are the total bytes of the distinct pre-tokens, `words`. There are
+    `tokens` tokens before the first merge.
 
-    >>> memory_needed(1_435_704, 32_979_193, 32_000) // 10**6
+    >>> memory_needed(1_435_704, 32_979_193, 256) // 10**6
     322
     """
-    ids = (positions + words) * (2 if vocab_size <= _NARROW_IDS else 4)
+    ids = (positions + words) * (2 if tokens <= _NARROW_IDS else 4)
     return _size_of_counts(words, positions) + ids + _GROWING * positions
 
 
-def describe_need(counts: WordCounts | EncodedWords, vocab_size: int) -> str:
+def describe_need(counts: WordCounts | EncodedWords, tokens: int) -> str:
     """State the memory that learning takes, and the remedies if that is too much."""
     words, positions = len(counts), int(counts.offsets[-1])
     return (
         f"{words:,} distinct pre-tokens of {format_size(positions)} in total take about "
-        f"{format_size(memory_needed(words, positions, vocab_size))} with backend c. Have fewer of them (thin_rare "
+        f"{format_size(memory_needed(words, positions, tokens))} with backend c. Have fewer of them (thin_rare "
         "keeps a part of the rare ones, such as below=5,keep=0.1; max_bytes of a source takes a part of the documents),"
         " or add memory. Counts in a run folder can be reused (--resume, or bpeflow merge)"
     )
 
 
-def warn_of_need(counts: WordCounts | EncodedWords, vocab_size: int) -> None:
+def warn_of_need(counts: WordCounts | EncodedWords, tokens: int) -> None:
     """Warn if learning from `counts`, which are in memory already, takes more memory than is available."""
     words, positions = len(counts), int(counts.offsets[-1])
     available = available_memory()
-    if memory_needed(words, positions, vocab_size) - _size_of_counts(words, positions) > available:
+    if memory_needed(words, positions, tokens) - _size_of_counts(words, positions) > available:
         log.warning(
             "learning the merges may run out of memory, of which %s are available: %s",
             format_size(available),
-            describe_need(counts, vocab_size),
+            describe_need(counts, tokens),
         )
 
 

@@ -331,6 +331,8 @@ class _Training:
         ):
             counted = corpus.count(observer, on_sample, interval, cluster)
         folder.write(COUNTS_FILE, counted.counts.dump)
+        if folder.unfinished is not None:
+            counted.counts.kept_in(folder.unfinished / COUNTS_FILE)
         report = replace(start_report(settings), corpus=counted.corpus, counting=counted.counting)
         report = folder.write_report(report, self._started)
         if counted.counting.segments is not None:

@@ -76,7 +76,7 @@ static inline uint64_t corpus_strip_at(const struct corpus *corpus, uint64_t pos
 static inline bool corpus_init(struct corpus *corpus, const bpeflow_merge_task *task) {
     corpus->size = task_position(task, task->words);
     for (uint64_t word = 0; word < task->words; word++) corpus->run_count += task_count_changes(task, word) ? 1 : 0;
-    corpus->wide = ids_wide(task->tokens > task->max_tokens ? task->tokens : task->max_tokens);
+    corpus->wide = ids_wide(task->tokens);
     corpus->ids = malloc(corpus->size * id_size(corpus->wide));
     corpus->runs = (struct run *)calloc((uint64_t)corpus->run_count + 1, sizeof *corpus->runs);
     corpus->run_of = (uint32_t *)malloc((corpus->size / RUN_BLOCK + 1) * sizeof *corpus->run_of);
@@ -95,6 +95,17 @@ static inline bool corpus_init(struct corpus *corpus, const bpeflow_merge_task *
         while (at < corpus->run_count && corpus->runs[at + 1].start <= block * RUN_BLOCK) at++;
         corpus->run_of[block] = at;
     }
+    return true;
+}
+
+/* Make room for ids that take 4 bytes; false if out of memory. */
+static inline bool corpus_widen(struct corpus *corpus) {
+    void *ids = realloc(corpus->ids, corpus->size * id_size(true));
+    if (!ids) return false;
+    corpus->ids = ids;
+    corpus->wide = true;
+    for (uint64_t position = corpus->size; position-- > 0;) /* in place: no id is written before it is read */
+        set_id(ids, position, id_at(ids, position, false), true);
     return true;
 }
 

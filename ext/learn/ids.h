@@ -1,8 +1,8 @@
 /* The ids of the tokens at positions. C11 and C++17.
  *
- * An id takes 2 bytes as long as the vocabulary allows it, and 4 otherwise. Accesses are scattered, so smaller ids also
- * save time: 8 % of it and 17 % of the memory for the 33 million positions of 150 MB of multilingual text, 5 % and 17 %
- * for the 7 million of 150 MB of English.
+ * An id takes 2 bytes as long as there are few enough tokens, and 4 from then on, when the lists of occurrences have long
+ * become shorter. Accesses are scattered, so smaller ids also save time: 8 % of it and 17 % of the memory for the 33
+ * million positions of 150 MB of multilingual text, 5 % and 17 % for the 7 million of 150 MB of English.
  *
  * An id is stored plus 1, so 0 is END for both widths. Functions that access ids take the width as `wide`, and are
  * always inlined where it is a constant, so each is compiled once for each width and none tests it. */

@@ -98,12 +98,16 @@ static inline uint64_t key_with(uint32_t token, uint32_t neighbour, bool is_befo
 /* Lower the counts of the pairs of `part`, the left or right part of the merged pair, with the neighbours on its
  * outer side. Not in the table: pairs that can never be learned, and pairs of the new token, which are added later. */
 static inline void lose_pairs(struct learner *l, const struct side *side, uint32_t part, bool is_before) {
+    int64_t lowest = l->limits.min_frequency;
     for (uint64_t m = 0; m < side->met_count; m++) {
         if (m + AHEAD < side->met_count) pairs_prefetch(&l->pairs, key_with(part, side->met[m + AHEAD], is_before));
         uint32_t id = side->met[m];
         if (id == END) continue;
         struct pair *pair = pairs_slot(&l->pairs, key_with(part, id, is_before));
-        if (pair->key != 0) pair->count -= neighbour_of(side, id)->weight;
+        if (pair->key == 0) continue;
+        int64_t before = pair->count;
+        pair->count -= neighbour_of(side, id)->weight;
+        if (before >= lowest && pair->count < lowest) l->lists.needed -= pair->length;
     }
 }
 
@@ -171,6 +175,11 @@ static inline bool replace_occurrences(struct learner *l, uint64_t strip, const 
     }
 }
 
+/* Drop the lists of pairs that are never chosen any more, and return the memory. */
+static inline bool shrink_lists(struct learner *l) {
+    return lists_compact(&l->lists, &l->pairs, l->limits.min_frequency) && lists_shrink(&l->lists);
+}
+
 /* Make room for lists: drop those of pairs that are never chosen any more. If that yields little, also grow, so lists are
  * moved once per eighth that is added. (285 MB became 246 MB with 150 MB of multilingual text, in the same time.) */
 static inline bool make_room_for_lists(struct learner *l) {
@@ -182,12 +191,14 @@ static inline bool make_room_for_lists(struct learner *l) {
 static inline bool change_pairs(struct learner *l, const bpeflow_merge_record *merge, struct side *before,
                                 struct side *after) {
     if (!pairs_reserve(&l->pairs, before->met_count + after->met_count)) return false;
+    struct pair *pair = pairs_slot(&l->pairs, pair_key(merge->left, merge->right));
+    pair->count = 0;
+    lists_release(&l->lists, pair); /* the positions that are still needed are in the parts */
     lose_pairs(l, after, merge->right, false);
     lose_pairs(l, before, merge->left, true);
-    struct pair *pair = pairs_slot(&l->pairs, pair_key(merge->left, merge->right));
-    pair->count = 0;                /* also if it was its own neighbour, as `aa` in `aaa` */
-    lists_release(&l->lists, pair); /* the positions that are still needed are in the parts */
+    pair->count = 0; /* also if it was its own neighbour, as `aa` in `aaa` */
     if (l->lists.used + pair->length > l->lists.capacity && !make_room_for_lists(l)) return false;
+    if (l->lists.needed < l->lists.used / 2 && !shrink_lists(l)) return false;
 
     /* If P is `token` itself, as in `abab`, the lost pair is (token, left), which this P had gained before. */
     neighbour_of(after, merge->left)->weight -= neighbour_of(before, merge->token)->weight;
@@ -209,8 +220,14 @@ static inline bool merge_occurrences(struct learner *l, const struct pair *pair,
 
 /* ---- the next merge -------------------------------------------------------------------------------------------- */
 
+/* Make room for wider ids, in the memory that lists give back. */
+static inline bool widen_ids(struct learner *l) {
+    return shrink_lists(l) && corpus_widen(&l->corpus);
+}
+
 /* Make the token of a merge. */
 static inline bool make_token(struct learner *l, bpeflow_merge_record *merge) {
+    if (!l->corpus.wide && ids_wide(l->tokens.count + 1) && !widen_ids(l)) return false;
     uint64_t bytes = token_length(&l->tokens, merge->left) + token_length(&l->tokens, merge->right);
     if (!tokens_reserve(&l->tokens, 1, bytes)) return false;
     merge->token = tokens_join(&l->tokens, merge->left, merge->right);
@@ -394,7 +411,7 @@ static inline bool allocate_id_lists(struct learner *l) {
         entries += pair->length;
     }
     if (!lists_reserve(&l->lists, entries)) return false;
-    l->lists.used = entries;
+    l->lists.used = l->lists.needed = entries;
     return true;
 }
 

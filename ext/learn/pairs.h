@@ -94,6 +94,7 @@ static inline void pairs_free(struct pairs *pairs) {
 struct lists {
     uint32_t *entries; /* moves when it grows */
     uint64_t used, capacity;
+    uint64_t needed;              /* entries of pairs that may still be chosen */
     uint64_t spare, spare_length; /* the part to use again */
 };
 
@@ -105,17 +106,25 @@ static inline bool lists_reserve(struct lists *lists, uint64_t more) {
     return true;
 }
 
+/* Return memory that no list needs now to the system; false if out of memory. */
+static inline bool lists_shrink(struct lists *lists) {
+    lists->capacity = 0; /* reallocate it */
+    return lists_reserve(lists, 0);
+}
+
 /* Allocate a list, in the released one if it fits there; false if out of memory. */
 static inline bool lists_new(struct lists *lists, uint64_t length, uint64_t *list) {
     if (length <= lists->spare_length) {
         *list = lists->spare;
         lists->spare += length;
         lists->spare_length -= length;
+        lists->needed += length;
         return true;
     }
     if (!lists_reserve(lists, length)) return false;
     *list = lists->used;
     lists->used += length;
+    lists->needed += length;
     return true;
 }
 
@@ -124,6 +133,7 @@ static inline bool lists_new(struct lists *lists, uint64_t length, uint64_t *lis
 static inline void lists_release(struct lists *lists, const struct pair *pair) {
     lists->spare = pair->list;
     lists->spare_length = pair->length;
+    lists->needed -= pair->length;
 }
 
 static inline int compare_lists(const void *a, const void *b) {
@@ -150,6 +160,7 @@ static inline bool lists_compact(struct lists *lists, struct pairs *pairs, int64
         lists->used += pair->length;
     }
     free((void *)in_order);
+    lists->needed = lists->used;
     return true;
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 
 import numpy as np
@@ -64,6 +65,18 @@ def test_reused_tokens_equal_the_naive_recount(
 ) -> None:
     task = with_specials(make_task(words, merges, **options), specials)
     assert_equal_to_the_naive_recount(backends, task)
+
+
+@settings(max_examples=40)
+@given(words=words(), options=options, left=st.integers(-1, 12))
+def test_ids_become_wider_during_learning(
+    backends: list[MergeBackend], words: dict[bytes, int], options: dict[str, object], left: int
+) -> None:
+    """Ids of 2 bytes are enough for 65,535 tokens. `left` merges are left before that."""
+    task = make_task(words, 20, **options)
+    unused = (b"",) * (2**16 - 1 - left - len(BYTES))
+    wide = replace(task, tokens=(*BYTES, *unused), max_tokens=task.max_tokens + len(unused))
+    assert_equal_to_the_naive_recount(backends, wide)
 
 
 @pytest.mark.slow

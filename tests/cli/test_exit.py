@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from crash_run import Fault, wait_for
 
 from bpeflow.cli.exit import end_on_signals, exit_status
 from bpeflow.cli.main import main
@@ -139,38 +140,29 @@ leave(3)
     assert (done.returncode, done.stdout, done.stderr) == (3, "called\n", "")
 
 
-@pytest.fixture
-def slow_run(tmp_path: Path) -> list[str]:
-    """Return a command that counts for many seconds."""
-    path = tmp_path / "big.txt"
-    path.write_text("the same few words again and again\n" * 3_000_000, encoding="utf-8")
-    flags = ["--input", str(path), "--vocab_size", "300", "--out_dir", str(tmp_path / "run"), "-c", "2"]
-    flags += ["--pattern", r"(?<!x) ?\w+|\s+"]  # without a native scanner
-    return [sys.executable, "-m", "bpeflow", *flags]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "status", "said"),
     [(signal.SIGINT, 130, "bpeflow: interrupted\n"), (signal.SIGTERM, 143, "bpeflow: ended by SIGTERM\n")],
 )
-def test_a_signal_ends_everything_at_once(
-    slow_run: list[str], tmp_path: Path, number: signal.Signals, status: int, said: str
-) -> None:
+def test_a_signal_ends_everything_at_once(tmp_path: Path, number: signal.Signals, status: int, said: str) -> None:
     """Sent to the whole process group, as Ctrl-C in a terminal is."""
-    process = subprocess.Popen([*slow_run, "--quiet"], stderr=subprocess.PIPE, text=True, start_new_session=True)
-    children: list[psutil.Process] = []
-    while len(children) < 4:  # fork server, two counters, merger; the chunk reader may have finished
-        time.sleep(0.05)
+    corpus, done = tmp_path / "corpus.txt", tmp_path / "done"
+    corpus.write_text("the same few words again and again\n", encoding="utf-8")
+    command = [sys.executable, "-m", "bpeflow", "--input", str(corpus), "--vocab_size", "300", "--quiet"]
+    command += ["--out_dir", str(tmp_path / "run"), "-c", "2", "--executor", "processes"]
+    environment = os.environ | Fault("bpeflow.counting.counter:ChunkCounter._count", "wait").environment(done)
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True, env=environment
+    ) as process:
+        wait_for(done, process)
         children = psutil.Process(process.pid).children(recursive=True)
-        assert process.poll() is None
-    time.sleep(0.5)
-    if number == signal.SIGINT:
-        os.killpg(process.pid, number)
-    else:
-        process.send_signal(number)
-    started = time.monotonic()
-    _, err = process.communicate(timeout=20)
+        assert len(children) >= 2, "the fork server and a counter"
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
+        started = time.monotonic()
+        _, err = process.communicate(timeout=20)
     assert time.monotonic() - started < 10
     assert (process.returncode, err) == (status, said)
     _, alive = psutil.wait_procs(children, timeout=5)

@@ -329,3 +329,32 @@ def test_a_file_never_takes_more_memory_than_its_size(tmp_path: Path) -> None:
             archive.writestr(name, member.replace(b"(3,), }" + b" " * 14, b"(281474976710656,), }"))
     with pytest.raises(FormatError, match=r"damaged: data\.npy claims to have 281,474,976,710,656 entries"):
         PretokenCounts.load(path)
+
+
+def test_counts_that_a_file_keeps_can_be_unloaded(tmp_path: Path) -> None:
+    counts = PretokenCounts.from_mapping({"low": 5, "er": 7})
+    counts.unload()  # nothing would have them
+    assert counts.most_common() == [(b"er", 7), (b"low", 5)]
+    path = tmp_path / "counts.npz"
+    counts.save(path)
+    counts.kept_in(path)
+    PretokenCounts.from_mapping({"other": 1}).save(path)
+    assert counts["low"] == 5
+    for _ in range(2):
+        counts.unload()
+        assert counts._arrays is None
+        assert len(counts) == 2
+        assert counts["low"] == 5
+    counts.unload()
+    assert pickle.loads(pickle.dumps(counts)) == counts
+
+
+def test_a_file_that_is_damaged_meanwhile_is_reported(tmp_path: Path) -> None:
+    counts = PretokenCounts.from_mapping({"low": 5, "er": 7})
+    path = tmp_path / "counts.npz"
+    counts.save(path)
+    counts.kept_in(path)
+    counts.unload()
+    path.write_bytes(b"")
+    with pytest.raises(FormatError, match="not a file of pre-token counts"):
+        counts["low"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import threading
@@ -21,7 +22,7 @@ from bpeflow.counting import count as count_module
 from bpeflow.counting import pipelines
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.errors import ConfigError, CorpusError, InvalidUtf8Error, PatternError, WorkerDiedError
-from bpeflow.flow import MonitorSample
+from bpeflow.flow import Monitor, MonitorSample
 from bpeflow.pretokenize.native import Scanner
 from bpeflow.pretokenize.regex import load_pretokenizer
 
@@ -239,3 +240,24 @@ def test_a_killed_counter_ends_the_run(corpus: Path, tmp_path: Path, monkeypatch
         count(corpus, num_counter=2, chunk_size=1000)
     assert time.monotonic() - float(killed.read_text(encoding="ascii").split()[0]) < 10
     assert set(psutil.Process().children(recursive=True)) <= before
+
+
+def test_ctrl_c_before_the_monitor_stops_leaves_no_thread(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the help of garbage collection, which may not run for hours."""
+
+    def interrupted(monitor: Monitor, *exception: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Monitor, "__exit__", interrupted)
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(KeyboardInterrupt) as caught:
+            count(corpus, executor="threads")
+        del caught
+        deadline = time.monotonic() + 10
+        while any(thread.name == "flow monitor" for thread in threading.enumerate()):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        gc.enable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 import threading
@@ -20,6 +21,7 @@ import bpeflow.flow.shared
 import bpeflow.flow.stage
 import bpeflow.flow.threads
 from bpeflow.flow import Pipeline, QueueSpec, Source, Stage, map_in_threads
+from bpeflow.flow.shared import anonymous_file, owned, pipe
 
 #: The code that runs in the calling thread while others wait for it.
 SHARED = {
@@ -97,6 +99,42 @@ def test_ctrl_c_before_any_line_ends_a_run(action: Callable[[], None]) -> None:
         step += 1
     assert step > 300
     assert wait_until(lambda: not leftover_threads()), leftover_threads()
+
+
+class InterruptAnywhere:
+    """A trace function that raises Ctrl-C's exception before the instruction of the interpreter with this number."""
+
+    def __init__(self, step: int) -> None:
+        self.left = step
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> Any:
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+        return self
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is that of Linux")
+@pytest.mark.parametrize("make", [pipe, anonymous_file, partial(owned, os.open, __file__, os.O_RDONLY)])
+def test_ctrl_c_while_a_descriptor_is_made_leaves_none_open(make: Callable[[], object]) -> None:
+    step = 0
+    interrupted = True
+    while interrupted:
+        step += 1
+        before = sorted(Path("/proc/self/fd").iterdir())
+        interrupt = InterruptAnywhere(step)
+        sys.settrace(interrupt)
+        try:
+            make()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        assert sorted(Path("/proc/self/fd").iterdir()) == before, step
+        interrupted = interrupt.left <= 0
+    assert step > 20
 
 
 _INTERRUPTED = """

@@ -25,7 +25,7 @@ from bpeflow.pretokenize.compiled import Matcher, compile_pattern, compile_step
 from bpeflow.pretokenize.native import native_unicode_version, new_compiled_pattern, why_not_compiled, why_regex
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS, PUBLISHED_PATTERNS
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer, unicode_version
-from bpeflow.pretokenize.tables import CompiledPattern, CompiledStep
+from bpeflow.pretokenize.tables import CompiledStep
 
 SEQUENCES: dict[str, Sequence[str]] = {
     **{name: source for name, source in PUBLISHED_PATTERNS.items() if not isinstance(source, str)},
@@ -102,7 +102,7 @@ def test_more_pieces_than_a_batch_are_cut_as_by_regex(name: str) -> None:
 
 def test_matching_again_at_the_borders_of_words_and_batches(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the transducer loses track, the automaton matches again: anywhere in 8 bytes, and at the end of a batch."""
-    matcher = Matcher(pretokenizer(name).tables().steps[-1])
+    matcher = Matcher(pretokenizer(name).tables()[-1])
     attempts: list[int] = []
     match_end = Matcher._match_end
 
@@ -225,18 +225,18 @@ def test_damaged_tables_are_refused() -> None:
         replace(step, moves=b"\xff" * len(step.moves)),
         replace(step, gap_start=len(step.info)),
     ]
-    assert new_compiled_pattern("count", CompiledPattern((step,)), "isolate")
+    assert new_compiled_pattern("count", (step,), "isolate")
     for each in damaged:
         with pytest.raises(NativeError):
-            new_compiled_pattern("count", CompiledPattern((each,)), "isolate")
+            new_compiled_pattern("count", (each,), "isolate")
     with pytest.raises(NativeError):
-        new_compiled_pattern("count", CompiledPattern(()), "isolate")
+        new_compiled_pattern("count", (), "isolate")
 
 
 def test_a_pattern_without_a_transducer_is_cut_by_the_automaton_alone() -> None:
     chance = randomness()
     source = r"(?:a?b|c)(?:[ab]{1,180}c|[^x]{1,150}y)|."
-    assert not compile_pattern((source,)).steps[0].moves
+    assert not compile_pattern((source,))[0].moves
     for _ in range(30):
         assert_same(
             load_pretokenizer(source), "".join(chance.choice("abcxy\n") * chance.choice((1, 9)) for _ in range(60))

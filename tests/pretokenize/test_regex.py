@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.errors import ConfigError, PatternError, UnmatchedTextError
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
-from bpeflow.pretokenize.regex import load_pretokenizer, unicode_version
+from bpeflow.pretokenize.regex import load_pretokenizer
 
 
 @pytest.mark.parametrize("name", NAMED_PATTERNS)
@@ -18,7 +18,6 @@ def test_a_name_loads_its_pattern(name: str) -> None:
     pretokenizer = load_pretokenizer(name)
     assert (pretokenizer.name, pretokenizer.regex) == (name, NAMED_PATTERNS[name])
     assert not pretokenizer.custom
-    assert pretokenizer.unicode_version == unicode_version()
 
 
 def test_a_pattern_that_is_not_a_name_is_a_regular_expression() -> None:

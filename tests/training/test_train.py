@@ -277,3 +277,12 @@ def test_long_tokens_of_the_tokenizer_to_extend_are_no_news(caplog: pytest.LogCa
     caplog.clear()
     train({"input": iter(["low low lower"]), "vocab_size": 282, "init_from": longer})
     assert "longer than" not in caplog.text
+
+
+def test_counts_that_are_durable_take_no_memory_after_learning(corpus: Path, tmp_path: Path) -> None:
+    values = {"input": corpus, "vocab_size": 280, "out_dir": tmp_path / "run"}
+    with_folder, without = train(values), train({"input": corpus, "vocab_size": 280})
+    assert with_folder.counts._arrays is None
+    corpus.write_text("another corpus")
+    train({**values, "vocab_size": 257, "overwrite": True})
+    assert with_folder.counts == without.counts

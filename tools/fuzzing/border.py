@@ -23,7 +23,7 @@ from bpeflow.backends.native_backend import NativeBackend
 from bpeflow.errors import BpeflowError
 from bpeflow.pretokenize.compiled import compile_step
 from bpeflow.pretokenize.native import new_compiled_pattern
-from bpeflow.pretokenize.tables import CompiledPattern, CompiledStep
+from bpeflow.pretokenize.tables import CompiledStep
 from fuzzing.choices import Choices
 from fuzzing.difference import REFUSED, outcome
 
@@ -161,9 +161,7 @@ def _pattern(choices: Choices, library: ctypes.CDLL) -> c_void_p | None:
             step = replace(step, **damage)
         steps.append(step)
     with suppress(*_ERRORS):
-        return new_compiled_pattern(
-            "encode", CompiledPattern(tuple(steps)), choices.one_of(("isolate", "drop", "error"))
-        )
+        return new_compiled_pattern("encode", tuple(steps), choices.one_of(("isolate", "drop", "error")))
     return None
 
 
