@@ -12,6 +12,7 @@ import shlex
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bpeflow._util.text import format_count, format_size
@@ -20,7 +21,8 @@ from bpeflow.corpus.files import START_BYTES, InputFile, is_json_lines, open_blo
 from bpeflow.corpus.sources import CorpusEntry
 from bpeflow.corpus.text_rules import Source, TextRules
 from bpeflow.errors import CorpusError, PatternTimeoutError
-from bpeflow.pretokenize.regex import Pretokenizer
+from bpeflow.pretokenize.patterns import PUBLISHED_PATTERNS
+from bpeflow.pretokenize.regex import Pretokenizer, simplest_pattern
 
 if TYPE_CHECKING:
     from bpeflow.config import CountSettings
@@ -45,25 +47,21 @@ _END_OF_TEXT = re.compile(
 log = logging.getLogger(__name__)
 
 
+@dataclass
 class FirstLook:
     """Looks at the start of a corpus and logs warnings.
 
     Attributes:
+        rules: how its text becomes documents and pre-tokens. Only under ``invalid_utf8: error`` is a file of another
+            format an error; otherwise it is a warning.
+        remedy: end of the warning about end-of-text strings that are no special tokens, with ``{tokens}`` for the list
+            of special tokens that has them; None for no such warning.
         undivided: whether a long text without a separator was found.
     """
 
-    def __init__(self, rules: TextRules, remedy: str | None) -> None:
-        """Describe the corpus.
-
-        Args:
-            rules: how its text becomes documents and pre-tokens. Only under ``invalid_utf8: error`` is a file of
-                another format an error; otherwise it is a warning.
-            remedy: end of the warning about end-of-text strings that are no special tokens, with ``{tokens}`` for the
-                list of special tokens that has them; None for no such warning.
-        """
-        self.undivided = False
-        self._rules = rules
-        self._remedy = remedy
+    rules: TextRules
+    remedy: str | None
+    undivided: bool = False
 
     def look_at(self, entries: Iterable[CorpusEntry]) -> None:
         """Look at the largest file of each source, except streams that can be read only once (see `watch`).
@@ -96,14 +94,14 @@ class FirstLook:
 
     def _blocks(self, file: InputFile) -> Generator[bytes, None, None]:
         if file.format == "parquet":
-            rows = records().read_rows(file, self._rules.sources[file.source].text_column)
+            rows = records().read_rows(file, self.rules.sources[file.source].text_column)
             yield from ((text or b"") + RECORD_END for _, text in rows)
             return
         with open_blocks(file) as blocks:
             try:
                 blocks.check()
             except CorpusError as error:
-                if self._rules.invalid_utf8 == "error":
+                if self.rules.invalid_utf8 == "error":
                     raise
                 log.warning("%s", error)
                 return
@@ -111,7 +109,7 @@ class FirstLook:
 
     def _check(self, file: InputFile, blocks: Iterable[bytes | bytearray]) -> None:
         """Log warnings about the start of a file."""
-        delimiters = self._rules.delimiters
+        delimiters = self.rules.delimiters
         start, undivided = _first_bytes(blocks, delimiters.separator_bytes if file.format == "text" else b"")
         name, data, separator = file.title, bytes(start[:_USUAL_BYTES]), delimiters.separator
         if undivided:
@@ -124,7 +122,7 @@ class FirstLook:
             )
         known = set(delimiters.all)
         found = Counter(match.decode() for match in _END_OF_TEXT.findall(data) if match not in known)
-        if found and self._remedy is not None:
+        if found and self.remedy is not None:
             special = list(delimiters.special_tokens)
             tokens = sorted(found, key=lambda token: "start" in token or "begin" in token)
             # The first one separates documents: of the known ones, if it does so here.
@@ -134,7 +132,7 @@ class FirstLook:
                 name,
                 ", ".join(f"{token!r} {format_count(times, 'time')}" for token, times in found.items()),
                 format_size(len(data)),
-                self._remedy.format(tokens=shlex.join(tokens)),
+                self.remedy.format(tokens=shlex.join(tokens)),
             )
         if file.format == "text" and file.guessed and is_json_lines(data[:START_BYTES]):
             log.warning(
@@ -142,10 +140,10 @@ class FirstLook:
                 "jsonl, or name it .jsonl (or input_format: text if that is meant)",
                 name,
             )
-        if data and self._rules.pretokenizer.custom:
+        if data and self.rules.pretokenizer.custom:
             text = data[:_PATTERN_BYTES].decode(errors="replace")
             with suppress(PatternTimeoutError):  # of which the counter will know the document
-                if not self._rules.pretokenizer.finds_anything(text):
+                if not self.rules.pretokenizer.finds_anything(text):
                     log.warning("%s: the pattern matches nothing in its first %s", name, format_size(len(text)))
 
 
@@ -198,6 +196,8 @@ def report_unmatched(documents: DocumentStatistics, settings: CountSettings) -> 
         log.warning(
             "pattern: %s is matched by nothing and dropped, e.g. %s; unmatched: isolate keeps it", share, example
         )
+    elif simplest_pattern(settings.pattern) == PUBLISHED_PATTERNS["superbpe"]:  # superwords are between its matches
+        pass
     elif not documents.matched_bytes:
         log.warning("pattern: %r matches nothing in the corpus, e.g. in %s", settings.pattern, example)
     else:

@@ -23,6 +23,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 
 from bpeflow._util.text import format_size
@@ -120,6 +121,7 @@ def cannot_divide(name: str, start: int, longest: int) -> CorpusError:
     )
 
 
+@dataclass
 class BoundaryFinder:
     """Finds the positions at which a text may be divided, in bytes from its start.
 
@@ -132,30 +134,22 @@ class BoundaryFinder:
         longest: upper bound on the bytes without a boundary.
     """
 
-    def __init__(
-        self,
-        name: str,
-        read_at: Callable[[int, int], bytes],
-        fill: Callable[[int], int],
-        rules: TextRules,
-        longest: int = sys.maxsize,
-    ) -> None:
-        delimiters = rules.delimiters
-        self._name = name
-        self._read_at = read_at
-        self._fill = fill
+    name: str
+    read_at: Callable[[int, int], bytes]
+    fill: Callable[[int], int]
+    rules: TextRules
+    longest: int = sys.maxsize
+
+    def __post_init__(self) -> None:
         self._ready = 0
-        self._delimiters = delimiters
-        self._rules = rules
-        self._longest = longest
-        self._separator_bytes = len(delimiters.separator_bytes)
+        self._delimiters = delimiters = self.rules.delimiters
         # An occurrence that spans a position begins at most this many bytes before it.
         self._overhang = max(delimiters.longest - 1, 0)
         self._window_bytes = max(WINDOW_BYTES, 4 * delimiters.longest, 2 * (LOOK_BEHIND + LOOK_AHEAD))
 
     @cached_property
     def _cutter(self) -> Cutter | None:
-        return self._rules.cutter
+        return self.rules.cutter
 
     def next_boundary(self, target: int, reach: int) -> int:
         """Return the first boundary at or soon after `target`; at the latest, the end of the file.
@@ -170,13 +164,13 @@ class BoundaryFinder:
         """
         start = target
         while True:
-            ready = self._fill(start + reach + 1)
+            ready = self.fill(start + reach + 1)
             if start >= ready:
                 return ready
-            if start - target > self._longest:
-                raise cannot_divide(self._name, target, self._longest)
-            stop = min(start + reach, ready, target + self._longest + 1)
-            free = self._next_free(max(start - self._separator_bytes, 0))
+            if start - target > self.longest:
+                raise cannot_divide(self.name, target, self.longest)
+            stop = min(start + reach, ready, target + self.longest + 1)
+            free = self._next_free(max(start - len(self._delimiters.separator_bytes), 0))
             boundary = self._separator_end(free, stop)
             if boundary is None:
                 boundary = self._safe_cut(start, stop)
@@ -243,9 +237,9 @@ class BoundaryFinder:
         Every occurrence that starts before that position ends inside the window. So the window's end cuts off neither
         such an occurrence nor a longer one at the same position.
         """
-        self._ready = self._fill(start + self._window_bytes + 1)
+        self._ready = self.fill(start + self._window_bytes + 1)
         end = min(start + self._window_bytes, self._ready)
-        return self._read_at(start, end - start), end if end == self._ready else end - self._overhang
+        return self.read_at(start, end - start), end if end == self._ready else end - self._overhang
 
 
 # ---- streams ----

@@ -118,13 +118,12 @@ def load(
     chosen = None if pattern is None else simplest_pattern(pattern)
     if chosen is not None:
         load_pretokenizer(chosen)  # raises if it is invalid
-    if isinstance(source, (str, Path)):
-        found, file = find_format(Path(source))
-        description = None if known is None else _module("published").find_name(known, file.parent)
-        spec = found.load(file, chosen, description) if found is _TIKTOKEN else found.load(file)
+    found, file = find_format(Path(source)) if isinstance(source, str | Path) else (None, Path())
+    description = None if known is None else _module("published").find_name(known, file.parent)
+    if found is None:
+        spec: TokenizerSpec = _module("live").from_object(source)
     else:
-        description = None if known is None else _module("published").find_name(known, Path())
-        spec = _module("live").from_object(source)
+        spec = found.load(file, chosen, description) if found is _TIKTOKEN else found.load(file)
     vocab = spec.vocab
     if description is not None:
         vocab = add_special_tokens(vocab, description.special_tokens)
@@ -162,7 +161,6 @@ def save(
         FormatError: the format cannot hold the tokenizer.
         AlreadyExistsError: there is such a file already, or another tokenizer, and `overwrite` is false.
     """
-    name = name or _format_of_name(path)
     format_, file, is_file = _target(path, name)
     if not is_file and path.exists() and not path.is_dir():
         endings = ", ".join(known.suffix for known in FORMATS if known.suffix)
@@ -171,7 +169,7 @@ def save(
         given = ", ".join(key for key, value in vars(options).items() if value != getattr(NO_OPTIONS, key))
         raise ConfigError(
             f"{given}: only a folder in the huggingface format has a place for this; "
-            + (f"{path} is the name of a file, so name a folder" if format_.beside else f"not {name}")
+            + (f"{path} is the name of a file, so name a folder" if format_.beside else f"not {format_.name}")
         )
     replaced = {file} if is_file else {path / file_name for file_name in format_.all_files}
     another = not is_file and _holds_another(path, spec)
@@ -182,7 +180,7 @@ def save(
             f"{path} {'is' if is_file else 'holds'} {describe(path)}: write to another place, or give overwrite=True "
             "(--overwrite) to replace it"
         )
-    paths = write(spec, path, name, options)
+    paths = write(spec, path, format_.name, options)
     for stale in replaced - {*paths}:
         stale.unlink(missing_ok=True)
     return paths
@@ -197,12 +195,18 @@ def write(spec: TokenizerSpec, path: Path, name: str, options: TransformersOptio
     return paths
 
 
-def _target(path: Path, name: str) -> tuple[Format, Path, bool]:
-    """Return the format, the main file to write in it, and whether that is all that there is to write."""
-    format_ = next((known for known in FORMATS if known.name == _ALIASES.get(name, name)), None)
+def _target(path: Path, name: str | None) -> tuple[Format, Path, bool]:
+    """Return the format, the main file to write in it, and whether that is all that there is to write.
+
+    By default the format is the one whose ending the path has, and ``gpt2`` for a folder.
+    """
+    matching = [] if path.is_dir() else [known for known in FORMATS if known.matches_name(path)]
+    format_ = next((known for known in FORMATS if known.name == _ALIASES.get(name or "", name)), None)
+    if name is None:
+        format_ = next(iter(matching), _GPT2)
     if format_ is None:
         raise ConfigError(f"unknown format {name!r}; need one of {', '.join(known.name for known in FORMATS)}")
-    is_file = format_.matches_name(path) and not path.is_dir()
+    is_file = format_ in matching
     return format_, path if is_file else path / format_.file, is_file
 
 
@@ -228,12 +232,6 @@ def describe(path: Path) -> str:
     written = datetime.fromtimestamp((file if file.exists() else path).stat().st_mtime, timezone.utc).date()
     size = f"{len(spec.vocab):,} entries"
     return f"a tokenizer ({size}, {str(spec.pattern)[:60]}, {format_.name} format, written {written})"
-
-
-def _format_of_name(path: Path) -> str:
-    """Return the name of the format that a path to write to has the ending of; ``gpt2`` for a folder."""
-    matching = (known.name for known in FORMATS if known.matches_name(path) and not path.is_dir())
-    return next(matching, "gpt2")
 
 
 def find_format(path: Path) -> tuple[Format, Path]:

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -66,17 +67,23 @@ def read_json(path: Path, text: str | None = None) -> dict[str, Any]:
     return content
 
 
+@dataclass
 class Part:
     """A part of a JSON file, and its place there. Whatever is missing or of another kind has parts with the value None.
 
     >>> model = Part(Path("tokenizer.json"), {"model": {"type": "BPE"}})["model"]
     >>> model.type, model["dropout"].value, str(model["merges"].need("a list"))
     ('BPE', None, 'tokenizer.json: model.merges: need a list, found None')
+
+    Attributes:
+        path: the file.
+        value: the value.
+        where: its place; empty for the whole content.
     """
 
-    def __init__(self, path: Path, value: Any, where: str = "") -> None:
-        """Take the file, the value, and its place, which is empty for the whole content."""
-        self.path, self.value, self.where = path, value, where
+    path: Path
+    value: Any
+    where: str = ""
 
     def __getitem__(self, key: str) -> Part:
         value = self.value.get(key) if isinstance(self.value, dict) else None

@@ -198,14 +198,23 @@ def draw_growth(charts: Charts, growth: Curve | None) -> str:
     return figure(title, chart, *sentences)
 
 
-def draw_merge_counts(charts: Charts, vocab: Vocab) -> str:
-    """Return the figure of the counts of merges."""
-    curve = merge_count_curve(vocab.merge_counts or ())
-    if len(curve[0]) < 2:
+def draw_merge_counts(charts: Charts, vocab: Vocab, second_stage: int | None = None) -> str:
+    """Return the figure of the counts of merges, where a second stage of superwords may begin at a rank."""
+    counts = vocab.merge_counts or ()
+    if second_stage is None:
+        stages = {"": merge_count_curve(counts)}
+    else:
+        first, second = counts[:second_stage], counts[second_stage:]
+        stages = {"words": merge_count_curve(first), "superwords": merge_count_curve([None] * second_stage + [*second])}
+    curves = {name: curve for name, curve in stages.items() if len(curve[0]) > 1}
+    if not curves:
         return figure("Merge counts", "", "The counts of the merges were not kept with the tokenizer.")
-    chart = charts.lines({"": curve}, "rank of the merge", "count", log="xy")
-    last = f"{curve[1][-1]:,.0f} times for the last merge."
-    return figure("Merge counts", chart, "How often each pair occurred when it was merged.", last)
+    chart = charts.lines(curves, "rank of the merge", "count", log="xy")
+    last = [*curves.values()][-1][1][-1]
+    sentences = ["How often each pair occurred when it was merged.", f"{last:,.0f} times for the last merge."]
+    if second_stage is not None:
+        sentences.append(f"The second stage, of superwords, begins after {second_stage:,} merges.")
+    return figure("Merge counts", chart, *sentences)
 
 
 def draw_token_lengths(charts: Charts, vocab: Vocab) -> str:

@@ -94,7 +94,7 @@ def _figures(run: RunData, charts: Charts) -> Iterator[str]:
     yield draw_growth(charts, run.growth)
     if run.tokenizer is None:
         return
-    yield draw_merge_counts(charts, run.tokenizer.vocab)
+    yield draw_merge_counts(charts, run.tokenizer.vocab, run.report.second_stage)
     yield draw_token_lengths(charts, run.tokenizer.vocab)
     curve = None
     if run.encoded:
@@ -296,7 +296,7 @@ def _samples(run: RunData) -> Iterator[str]:
     texts = [text for text in texts if len(text) >= _LENGTH] or texts
     if run.tokenizer is None or not texts:
         return
-    explainer = Explainer(run.tokenizer)
+    explainer = Explainer(run.tokenizer, run.report.second_stage)
     yield "<h2>Samples</h2>"
     for text in texts[:: max(len(texts) // _PIECES, 1)][:_PIECES]:
         yield f'<div class="text">{explainer.explain(text.strip()[:_LENGTH]).to_html()}</div>'

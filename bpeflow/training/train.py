@@ -59,6 +59,7 @@ from bpeflow.training.superwords import (
     load_first_stage,
     rereadable,
     second_stage_settings,
+    with_first_counts,
     with_second_pattern,
 )
 from bpeflow.training.task import check_formats, resolve_initial, spec_of, split_off_tokenizer
@@ -370,6 +371,8 @@ class _Training:
         if self._first_stage is not None and size <= len(self._first_stage.vocab):
             return replace(self._first_stage, vocab=first_stage_vocab(self._first_stage, settings, size))
         vocab = learned.vocab(special_tokens_first=settings.special_tokens_first, max_tokens=size)
+        if self._first_stage is not None:
+            vocab = with_first_counts(vocab, self._first_stage.vocab)
         return spec_of(vocab, self._counting, self._base)
 
     def _write_page(self, report: RunReport, folder: RunDir) -> None:

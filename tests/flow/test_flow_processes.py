@@ -70,8 +70,9 @@ def test_a_large_exception_arrives_although_all_workers_raise_at_once() -> None:
     assert caught.value.args == ("x" * 3_000_000,)
 
 
-def test_an_exception_takes_precedence_over_a_death(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The main process looks when the source has died and the stage has raised, in either order."""
+@pytest.fixture
+def late_handling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the main process handle the first exit when all processes have ended."""
     handle_exit = ProcessRun._handle_exit
 
     def handle_late(run: ProcessRun) -> None:
@@ -80,19 +81,17 @@ def test_an_exception_takes_precedence_over_a_death(monkeypatch: pytest.MonkeyPa
         handle_exit(run)
 
     monkeypatch.setattr(ProcessRun, "_handle_exit", handle_late)
+
+
+@pytest.mark.usefixtures("late_handling")
+def test_an_exception_takes_precedence_over_a_death() -> None:
+    """The main process looks when the source has died and the stage has raised, in either order."""
     with pytest.raises(ValueError, match="third"):
         list(w.simple_pipeline(partial(w.failing_source, "exit 1"), w.raise_at_once, workers=1).run())
 
 
-def test_a_death_is_named_although_all_others_have_ended_by_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    handle_exit = ProcessRun._handle_exit
-
-    def handle_late(run: ProcessRun) -> None:
-        monkeypatch.undo()
-        assert wait_until(lambda: run._server is not None and run._server.poll() is not None)
-        handle_exit(run)
-
-    monkeypatch.setattr(ProcessRun, "_handle_exit", handle_late)
+@pytest.mark.usefixtures("late_handling")
+def test_a_death_is_named_although_all_others_have_ended_by_then() -> None:
     with pytest.raises(WorkerDiedError, match="exited with status 0 before finishing its work"):
         list(w.simple_pipeline(partial(w.failing_source, "exit 0"), w.pass_on).run())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -22,6 +24,7 @@ from bpeflow.cli.main import main
 from bpeflow.config import Settings, make_settings
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.errors import AlreadyExistsError, BpeflowError, ConfigError, ResumeError
+from bpeflow.look.page import write_page
 from bpeflow.look.vocabulary import inspect_vocab
 from bpeflow.pretokenize.patterns import PUBLISHED_PATTERNS
 from bpeflow.training.superwords import rereadable
@@ -107,13 +110,16 @@ def test_the_tokenizer_splits_by_the_second_pattern_and_encodes_as_other_librari
 
 
 def test_smaller_sizes_are_of_the_first_stage_up_to_the_transition(tmp_path: Path) -> None:
-    learn([TEXT], vocab_sizes=[270, 290, 300, 320], transition_size=290, out_dir=tmp_path)
+    learn([TEXT], vocab_sizes=[270, 289, 290, 291, 300, 320], transition_size=290, out_dir=tmp_path)
     plain = train({"input": [TEXT.encode()], "vocab_sizes": [270, 290]}).vocab
-    for size in (270, 290, 300):
+    assert plain and plain.merge_counts
+    for size in (270, 289, 290, 291, 300):
         found = bpeflow.Tokenizer.load(tmp_path / f"vocab_{size}")
         assert found.vocab_size == size
         assert (found.pattern == "gpt2") == (size <= 290)
-        assert plain and found.vocab.merges[:33] == plain.merges[: min(size - 257, 33)]
+        assert found.vocab.merges[:33] == plain.merges[: size - 257]
+        assert found.vocab.merge_counts and None not in found.vocab.merge_counts
+        assert found.vocab.merge_counts[:33] == plain.merge_counts[: size - 257]
     assert (
         bpeflow.Tokenizer.load(tmp_path / "vocab_300").vocab.tokens
         == bpeflow.Tokenizer.load(tmp_path).vocab.tokens[:300]
@@ -136,6 +142,12 @@ def test_superwords_are_reported_and_inspected(tmp_path: Path, capsys: pytest.Ca
     assert words[2] > 0
     assert main(["inspect", str(tmp_path)]) == 0
     assert "superwords" in capsys.readouterr().out
+    assert main(["show", str(tmp_path), " of the people", "--explain"]) == 0
+    shown = capsys.readouterr().out
+    ranks = {int(rank): int(stage) for stage, rank in re.findall(r"\(stage (\d), rank (\d+), count \d+\)", shown)}
+    assert ranks and ranks == {rank: 1 + (rank >= 33) for rank in ranks} and {*ranks.values()} == {1, 2}
+    write_page(tmp_path, tmp_path / "page.html")
+    assert "The second stage, of superwords, begins after 33 merges." in (tmp_path / "page.html").read_text()
 
 
 def test_extending_a_tokenizer_by_superwords_keeps_its_ids() -> None:
@@ -238,6 +250,17 @@ def test_a_failed_second_stage_leaves_the_earlier_first_stage_beside_the_earlier
         shutil.copy(tmp_path / "other" / "first_stage" / name, out_dir / "first_stage" / name)
     with pytest.raises(ConfigError, match="is not the one that the run with these counts extended"):
         merge(out_dir, None, {"out_dir": tmp_path / "third"}, quiet=True)
+
+
+def test_the_next_run_cleans_up_after_a_killed_first_stage_even_if_it_is_refused(tmp_path: Path) -> None:
+    values, out_dir = corpus_in(tmp_path), tmp_path / "run"
+    train({**values, "out_dir": tmp_path / "whole"})
+    shutil.copytree(tmp_path / "whole" / "first_stage", first := out_dir / "unfinished" / "first_stage")
+    (scratch := first / ".scratch-0123456789abcdef").mkdir()
+    (first / ".lock").write_text(json.dumps({"pid": 1, "scratch": str(scratch)}))
+    with pytest.raises(ResumeError, match="first_stage/"):
+        train({**values, "out_dir": out_dir})
+    assert not [*out_dir.rglob(".*")]
 
 
 def test_merging_again_into_the_same_folder_keeps_the_first_stage(tmp_path: Path) -> None:
