@@ -52,8 +52,7 @@ class Merging {
         Merge merges[SHORT];
         for (std::size_t i = 0; i + 1 < count; i++) merges[i] = pairs_.find(ids[i], ids[i + 1]);
         while (count > 1) {
-            const std::size_t at =
-                static_cast<std::size_t>(std::min_element(merges, merges + count - 1) - merges);
+            const std::size_t at = static_cast<std::size_t>(std::min_element(merges, merges + count - 1) - merges);
             if (merges[at] == NO_MERGE) break;
             ids[at] = made_by(merges[at]);
             count--;
