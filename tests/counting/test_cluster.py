@@ -77,7 +77,7 @@ def test_calls_are_asked_for_when_there_is_room(
 def test_a_task_that_was_lost_too_often_ends_the_run(ray: InlineRay, tmp_path: Path) -> None:
     ray.lost = {0}
     with pytest.raises(
-        TaskLostError, match=r"^square 0 was lost 3 time\(s\): The worker died unexpectedly\. If memory is short, lower"
+        TaskLostError, match=r"^square 0 was lost 3 times: The worker died unexpectedly\. If memory is short, lower"
     ) as caught:
         run(tmp_path, squares(4), retries=2)
     assert "\n" not in str(caught.value)
