@@ -134,7 +134,7 @@ def test_reports_have_the_work_of_a_task(ray: InlineRay, tmp_path: Path) -> None
 def test_a_cluster_without_room_is_refused(ray: InlineRay) -> None:
     ray.memory = 10**9
     settings = EngineSettings(kind="ray", cpus_per_task=9)
-    with pytest.raises(EngineError, match=r"task of 9 core\(s\) and 2\.0 GB: at most 2 and 1\.0 GB; lower engine\."):
+    with pytest.raises(EngineError, match=r"task of 9 cores and 2\.0 GB: at most 2 and 1\.0 GB; lower engine\."):
         connect(settings).__enter__()
 
 
