@@ -31,6 +31,7 @@ _ELSEWHERE = {
     "--jobs": ("--threads", "--num_counter"),
     "--num_workers": ("--num_counter", "--threads"),
     "--workers": ("--num_counter", "--threads"),
+    "--pattern": (),  # no misspelling: these counts or this corpus have a pattern already
 }
 
 
@@ -90,7 +91,8 @@ class Parser(argparse.ArgumentParser):
         self.error(f"unexpected argument {word!r}{hint}")
 
     def _refuse(self, flag: str, known: Sequence[str]) -> NoReturn:
-        if close := [name for name in _ELSEWHERE.get(flag, ()) if name in known] or close_matches(flag, known):
+        elsewhere = _ELSEWHERE.get(flag)
+        if close := close_matches(flag, known) if elsewhere is None else [name for name in elsewhere if name in known]:
             raise ConfigError(f"unknown flag {flag}; did you mean {close[0]}?")
         self.error(f"unknown flag {flag}")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from available import skip_missing
 from inline_ray import InlineRay
+from interrupting import interrupting
 
 import bpeflow
 from bpeflow.cli.merge import merge
@@ -167,18 +167,8 @@ def test_a_run_in_segments_resumes_in_either_pass(
 def test_a_run_interrupted_between_the_passes_resumes(
     call: int, corpus: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = CorpusCounter.count
-    calls = 0
-
-    def interrupted(*arguments: Any, **named: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == call:
-            raise Interrupted
-        return original(*arguments, **named)
-
     with monkeypatch.context() as patch:
-        patch.setattr(CorpusCounter, "count", interrupted)
+        patch.setattr(CorpusCounter, "count", interrupting(CorpusCounter.count, call, Interrupted))
         with pytest.raises(Interrupted):
             train({"input": str(corpus), "out_dir": tmp_path / "run", **SIZES})
     train({"out_dir": tmp_path / "run", "resume": True})
@@ -188,7 +178,7 @@ def test_a_run_interrupted_between_the_passes_resumes(
 def test_a_repeated_cut_can_be_resumed(
     corpus: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cut.CutCounting, "lower", interrupting(cut.CutCounting.lower))
+    monkeypatch.setattr(cut.CutCounting, "lower", interrupting(cut.CutCounting.lower, 1, Interrupted))
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
         patch.setattr(cut, "PAIRS_PER_MERGE", 1)
         patch.setattr(cut, "frequent_pairs", lambda pairs, most, least: original(pairs, most // 9, least))
@@ -196,13 +186,6 @@ def test_a_repeated_cut_can_be_resumed(
         train({"input": str(corpus), "out_dir": tmp_path / "run", **SIZES})
     train({"out_dir": tmp_path / "run", "resume": True})
     assert_same(tmp_path / "run", whole)
-
-
-def interrupting(original: Callable[..., Any]) -> Callable[..., Any]:
-    def interrupted(*_: Any) -> Any:
-        raise Interrupted
-
-    return interrupted
 
 
 def test_merging_again_stays_within_what_the_cut_allows(corpus: Path, whole: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -15,6 +15,7 @@ import pytest
 import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interrupting import interrupting
 from naive_extension import naive_extension
 from peers import encoders
 from tasks import tie_breaks
@@ -206,19 +207,6 @@ def test_a_run_interrupted_in_either_stage_resumes_to_the_same_bytes(
     assert {str(path.relative_to(out_dir)) for path in out_dir.rglob("*.*")} == files
     for file in files - {"run.json", "first_stage/run.json"}:
         assert (out_dir / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
-
-
-def interrupting(original: Callable[..., Any], at: int, end: type[BaseException]) -> Callable[..., Any]:
-    calls = 0
-
-    def interrupted(*arguments: Any, **named: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == at:
-            raise end
-        return original(*arguments, **named)
-
-    return interrupted
 
 
 def test_a_finished_run_is_neither_replaced_nor_repeated_without_a_word(tmp_path: Path) -> None:
