@@ -44,11 +44,15 @@ class NewFiles:
     Attributes:
         temporary: the temporary paths by the files' own.
         stale: earlier files to remove before the new ones get their names, in order.
+        owner: the number in the temporary names; by default this process's.
+        kept: whether the temporary files stay if the block fails.
     """
 
     def __init__(self) -> None:
         self.temporary: dict[Path, Path] = {}
         self.stale: list[Path] = []
+        self.owner = os.getpid()
+        self.kept = False
         self._made: list[Path] = []
         self._are_durable = False
 
@@ -63,7 +67,7 @@ class NewFiles:
             OSError: the folder cannot be created.
         """
         if path not in self.temporary:
-            temporary = temporary_path(path)
+            temporary = temporary_path(path, self.owner)
             self._made += make_folder(temporary.parent)
             self.temporary[path] = temporary
         return self.temporary[path]
@@ -94,14 +98,15 @@ def new_files() -> Iterator[NewFiles]:
     """Write files, all of them or none: they get their names when the block succeeds, the first one last.
 
     Whoever finds the first file finds all of them, even if the process is killed at any time (see `publish`). If the
-    block or the renaming fails, the new files are removed, and so are folders made for them.
+    block or the renaming fails, the new files are removed, and so are folders made for them, unless they are `kept`.
     """
     files = NewFiles()
     try:
         yield files
         files._publish()
     except BaseException:
-        files._remove()
+        if not files.kept:
+            files._remove()
         raise
 
 
@@ -140,8 +145,8 @@ def name_errors(path: Path, temporary: Path | None = None) -> Iterator[None]:
         raise
 
 
-def temporary_path(path: Path) -> Path:
-    """Return the temporary path of a file.
+def temporary_path(path: Path, owner: int | None = None) -> Path:
+    """Return the temporary path of a file, with the number of its owner, by default this process.
 
     Raises:
         FormatError: there is something other than a regular file.
@@ -149,7 +154,7 @@ def temporary_path(path: Path) -> Path:
     """
     check_replaceable(path)
     target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+    temporary = target.with_name(f".{target.name}.{os.getpid() if owner is None else owner}.part")
     with name_errors(path, temporary), suppress(FileNotFoundError):
         temporary.stat()
     return temporary

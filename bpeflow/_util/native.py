@@ -41,7 +41,7 @@ from bpeflow.errors import (
 )
 
 #: The number that `bpeflow_abi` of a library must return: BPEFLOW_ABI in the header.
-ABI = 17
+ABI = 18
 
 #: Environment variable with a folder to search before the package's own. Sanitizer builds are tested this way.
 LIBRARY_PATH_VARIABLE = "BPEFLOW_LIBRARY_PATH"
@@ -185,6 +185,7 @@ class Vocabulary(Structure):
         ("first_level", c_uint64),
         ("whole_tokens", c_uint32),
     )
+    kept: Any  # the arrays whose addresses it has
 
 
 class Encoding(Structure):
@@ -238,7 +239,9 @@ _PATTERN = {
 _COUNT = _PATTERN | {
     "bpeflow_unicode_version": _Signature(c_char_p, ()),
     "bpeflow_instructions": _Signature(c_char_p, ()),
-    "bpeflow_table_new": _checked(c_char_p, _HANDLES),
+    "bpeflow_units_new": _checked(POINTER(Vocabulary), c_void_p, c_uint64, _HANDLES),
+    "bpeflow_units_free": _freeing(),
+    "bpeflow_table_new": _checked(c_char_p, c_void_p, _HANDLES),
     "bpeflow_table_count": _unchecked(c_void_p, c_void_p, c_char_p, c_uint64),
     "bpeflow_table_count_documents": _unchecked(
         c_void_p, c_void_p, POINTER(Delimiters), c_void_p, c_uint64, POINTER(Documents)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import sys
 from argparse import Namespace
@@ -19,6 +20,8 @@ from bpeflow.dataset.decode import decode_file
 from bpeflow.dataset.encode import EncodedCorpus, encode_file
 from bpeflow.errors import ConfigError, OutputError
 from bpeflow.tokenizer.tokenizer import Tokenizer
+
+log = logging.getLogger(__name__)
 
 _ENCODE = """\
 Encode a corpus to a token file: the ids of its documents, concatenated, as little-endian uint16 or uint32. A JSON
@@ -55,7 +58,13 @@ def run_encode(options: Namespace) -> None:
             _encode_to(Path(folder, "ids.bin"), settings, options)
             _copy_to_standard_output(Path(folder, "ids.bin"))
     else:
-        print_summary(_encode_to(options.out, settings, options).describe(), options.quiet)
+        try:
+            encoded = _encode_to(options.out, settings, options)
+        except BaseException as error:
+            for note in getattr(error, "__notes__", ()):
+                log.warning("%s", note)
+            raise
+        print_summary(encoded.describe(), options.quiet)
 
 
 def _encode_to(out: Path, settings: dict[str, Any], options: Namespace) -> EncodedCorpus:
@@ -66,7 +75,7 @@ def _encode_to(out: Path, settings: dict[str, Any], options: Namespace) -> Encod
 
 def _check_piped(settings: Mapping[str, Any]) -> None:
     """Raise `ConfigError` for settings that need files, or a terminal in place of a pipe."""
-    needs_file = ("index", "shard_tokens", "val_fraction", "engine.kind", "engine")
+    needs_file = ("index", "shard_tokens", "val_fraction", "resume", "engine.kind", "engine")
     given = [key for key in needs_file if settings.get(key)]
     if settings.get("format") not in (None, "bin"):
         given.append("format")

@@ -37,7 +37,7 @@ def evaluate_parser() -> Parser:
     )  # fmt: skip
     add_corpus_flags(parser)
     parser.add_argument(
-        "--for_size", metavar="SIZE", type=size, help="also estimate how long encoding this much takes, e.g. 12gb"
+        "--for_size", metavar="SIZE", type=size, help="also estimate the time to encode this much text, e.g. 12gb"
     )
     parser.add_argument(
         "--json",

@@ -31,6 +31,7 @@ _ELSEWHERE = {
     "--jobs": ("--threads", "--num_counter"),
     "--num_workers": ("--num_counter", "--threads"),
     "--workers": ("--num_counter", "--threads"),
+    "--pattern": (),  # no misspelling: these counts or this corpus have a pattern already
 }
 
 
@@ -90,7 +91,8 @@ class Parser(argparse.ArgumentParser):
         self.error(f"unexpected argument {word!r}{hint}")
 
     def _refuse(self, flag: str, known: Sequence[str]) -> NoReturn:
-        if close := [name for name in _ELSEWHERE.get(flag, ()) if name in known] or close_matches(flag, known):
+        elsewhere = _ELSEWHERE.get(flag)
+        if close := close_matches(flag, known) if elsewhere is None else [name for name in elsewhere if name in known]:
             raise ConfigError(f"unknown flag {flag}; did you mean {close[0]}?")
         self.error(f"unknown flag {flag}")
 
@@ -111,12 +113,12 @@ def add_description_flags(parser: Parser) -> None:
     """Add the flags for what a file of ranks lacks, for `description`."""
     parser.add_argument(
         "--known", metavar="NAME",
-        help="published tokenizer whose pattern and special tokens the tokenizer's file is used with, e.g. p50k_edit "
-        "or o200k_harmony (default: as its content says)",
+        help="published tokenizer whose pattern and special tokens to use with the file, e.g. p50k_edit or "
+        "o200k_harmony (default: recognised by content)",
     )  # fmt: skip
     parser.add_argument(
         "--pattern", metavar="TEXT", nargs="+",
-        help="split pattern, or several, each of which splits the pieces of the one before (default: the file's own)",
+        help="split pattern, or several: each splits the pieces of the previous one (default: the file's own)",
     )  # fmt: skip
     parser.add_argument(
         "--special_tokens", metavar="TEXT", nargs="+", type=_special_token,

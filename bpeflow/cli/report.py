@@ -9,12 +9,12 @@ from bpeflow.cli.parser import Parser
 from bpeflow.run_dir.layout import PAGE_FILE
 
 _DESCRIPTION = """\
-Write a page about a finished run, in one file that opens in any browser: settings, times, charts, a vocabulary to
-search in, and text in coloured tokens. Needs matplotlib (pip install 'bpeflow[report]'). The command evaluate
-compares several runs.
+Write a page about a finished run, in one file that opens in any browser: settings, times, charts, a
+searchable vocabulary, and text in coloured tokens. Needs matplotlib (pip install 'bpeflow[report]'). The command
+evaluate compares several runs.
 
   bpeflow report runs/owt                      writes runs/owt/report.html
-  bpeflow report runs/owt --sample valid.txt   bytes per token on text that was held out
+  bpeflow report runs/owt --sample valid.txt   bytes per token on held-out text
 """
 
 
@@ -23,7 +23,7 @@ def report_parser() -> Parser:
     parser = Parser("report", _DESCRIPTION, "RUN")
     parser.add_argument("run", metavar="RUN", type=Path, help="run folder")
     parser.add_argument(
-        "--out", "-o", metavar="FILE", type=Path, help="the page to write (default: report.html in the run folder)"
+        "--out", "-o", metavar="FILE", type=Path, help="page to write (default: report.html in the run folder)"
     )
     parser.add_argument(
         "--sample", metavar="PATH", nargs="+", action="extend", default=[],

@@ -73,7 +73,7 @@ def add_run_flags(parser: Parser, without: Collection[str] = ()) -> None:
     )  # fmt: skip
     group.add_argument(
         "--special_tokens_file", metavar="FILE", type=Path,
-        help="file with a special token per line, instead of --special_tokens",
+        help="file with one special token per line, instead of --special_tokens",
     )  # fmt: skip
     add_quiet_flag(parser)
 
@@ -108,7 +108,7 @@ def add_corpus_flags(parser: Parser, model: type[CorpusSettings] = CorpusSetting
     add_settings(parser, model)
     parser.add_argument(
         "--config", metavar="FILE", type=Path,
-        help="config of a training run, whose corpus to take: input, sources, fields, …; flags override it",
+        help="training config, for its corpus: input, sources, fields, …; flags override it",
     )  # fmt: skip
 
 

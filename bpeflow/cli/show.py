@@ -12,7 +12,7 @@ from bpeflow._util.atomic import write_text
 from bpeflow._util.text import format_size
 from bpeflow.cli.parser import Parser, add_description_flags, description, size
 from bpeflow.cli.progress import set_up_logging
-from bpeflow.errors import ConfigError
+from bpeflow.errors import ConfigError, FormatError
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
 _DESCRIPTION = """\
@@ -21,7 +21,8 @@ NO_COLOR set. Tokens that begin or end inside a character are shown as bytes, su
 escapes, such as \\x1b. Input that is not UTF-8 is replaced by U+FFFD.
 
 --explain adds the merges of each pre-token in the order in which they applied, with ranks and training counts (if the
-tokenizer has them), and why neighbours did not merge. --html writes the same to a page for a browser.
+tokenizer has them), and why neighbours did not merge; for a run with superwords also the stage of each merge. --html
+writes the same to a page for a browser.
 
   bpeflow show runs/owt "The quick brown fox"
   bpeflow show runs/owt --explain " unbelievable"
@@ -65,6 +66,7 @@ def run_show(options: Namespace) -> None:
     set_up_logging()
     from rich.console import Console
 
+    from bpeflow.look.explanation import Explainer
     from bpeflow.look.render import to_json
     from bpeflow.look.tables import print_json
 
@@ -81,7 +83,7 @@ def run_show(options: Namespace) -> None:
         if os.path.isfile(text):  # noqa: PTH113 (Path.is_file raises errors for long texts)
             log.info("showing these words; --input %s shows the file", text)
         text = os.fsencode(text).decode(errors="replace")
-    explanation = tokenizer.explain(text)
+    explanation = Explainer(tokenizer, _second_stage(options.tokenizer) if options.explain else None).explain(text)
     if options.ids:
         sys.stdout.write(" ".join(map(str, explanation.ids)) + "\n")
         return
@@ -96,3 +98,14 @@ def run_show(options: Namespace) -> None:
         console.print(explanation.coloured(), "", table, sep="\n")
     else:
         sys.stdout.write(f"{table.plain}\n")
+
+
+def _second_stage(run: Path) -> int | None:
+    """Return the rank at which the superwords of a run begin; None if they are unknown."""
+    from bpeflow.run_dir.run_files import read_report  # pydantic
+
+    try:
+        report = read_report(run)
+    except FormatError:  # not needed for more
+        return None
+    return report.second_stage if report else None

@@ -73,7 +73,7 @@ class EncodeSettings(CorpusSettings):
         lt=1,
         allow_inf_nan=False,
     )
-    seed: int = _files(0, "chooses other documents for validation", example=1, ge=0)
+    seed: int = _files(0, "seed of the random choice of validation documents", example=1, ge=0)
     overwrite: bool = _files(
         False,
         "replace existing token files",
@@ -81,12 +81,18 @@ class EncodeSettings(CorpusSettings):
         "the reverse.",
         example=True,
     )
+    resume: bool = _files(
+        False,
+        "resume an interrupted encoding to the same files, with the same corpus and settings",
+        "It starts if there is none. A checkpoint is made every 30 seconds.",
+        example=True,
+    )
     num_threads: int | None = _run(
         None, "encoder threads", unset="one per core", example=4, ge=1, le=4096, flags=("--threads",)
     )
     chunk_size: Size | None = _run(
         None,
-        "text per encoder and step, e.g. 8mb; decides the memory needed",
+        "text per encoder and step, e.g. 8mb; determines the memory needed",
         unset="a few MB",
         example="8mb",
     )

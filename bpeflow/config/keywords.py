@@ -168,6 +168,7 @@ class EncodeKeywords(CorpusKeywords, total=False):
     val_fraction: float
     seed: int
     overwrite: bool
+    resume: bool
     num_threads: int | None
     chunk_size: Size | None
     engine: EngineKeywords

@@ -152,7 +152,7 @@ class EngineSettings(Section):
 
     kind: Literal["local", "ray"] = _pipeline(
         "local",
-        "where counting runs: local (in this machine's processes and threads) or ray (in tasks on a cluster)",
+        "where the work runs: local (processes and threads of this machine) or ray (tasks on a cluster)",
         "The result is the same. With ray, out_dir and the input are on storage that all nodes see under the same "
         "path.",
         example="ray",
@@ -160,8 +160,8 @@ class EngineSettings(Section):
     )
     address: NonEmpty | None = _pipeline(
         None,
-        "address of the Ray cluster, host:port; local starts one of this machine alone",
-        unset="the cluster that this machine belongs to, else one of this machine alone",
+        "address of the Ray cluster, host:port; local starts a cluster on this machine",
+        unset="the cluster that this machine belongs to, else a new one on this machine",
         example="10.0.0.1:6379",
         flags=("--engine_address",),
         metavar="ADDRESS",

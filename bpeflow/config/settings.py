@@ -116,7 +116,7 @@ class SourceSettings(Frozen):
         """Refuse documents: in Python, a list of mappings without `text_field` is taken for sources."""
         if isinstance(values, Mapping) and not close_matches("paths", [str(key) for key in values]):
             raise ValueError(
-                "has no paths; if these are documents, pass a list of them, and the field of their text as text_field"
+                "a source needs paths, the key of its files; documents in Python need text_field, the key of their text"
             )
         return values
 
@@ -254,7 +254,7 @@ class CountSettings(CorpusSettings, TokenSettings):
     )
     executor: Literal["auto", "threads", "processes"] = _pipeline(
         "auto",
-        "what counters and mergers run as: threads, processes, or auto (the faster one for the input)",
+        "how counters and mergers run: threads, processes, or auto (the faster one for the input)",
         "auto takes threads for plain text, which native code counts in parallel, and processes for more than 4 MB of "
         "other formats, of text to normalize, or of text that only the regex module can split. Standard input and "
         "iterables are always counted in threads.",
@@ -266,7 +266,7 @@ class CountSettings(CorpusSettings, TokenSettings):
         "The result is the same with any limit, at least 16mb. The processes themselves (about 30 MB each) and the "
         "final counts (16 bytes and the pre-token's own for each distinct one) come on top. Text that cannot be "
         "divided, such as an endless word, may take a sixteenth of it, or 64 MB.",
-        unset="half of what is available",
+        unset="half of the available memory",
         example="4gb",
     )
     scratch_dir: Folder | None = _pipeline(
@@ -277,7 +277,7 @@ class CountSettings(CorpusSettings, TokenSettings):
     )
     segment_size: Size = _pipeline(
         ByteSize(8_000_000_000),
-        "a larger corpus is counted in segments of this size, so that an interrupted run can resume",
+        "size of the segments in which a larger corpus is counted, so that an interrupted run can resume",
         "Smaller segments lose less work; each costs about half a second.",
         example="8gb",
     )
@@ -307,7 +307,7 @@ class MergeSettings(TokenSettings):
     min_frequency: int = _learning(1, "pairs that occur less often are not merged", example=2, ge=1, lt=2**63)
     max_token_length: int | None = _learning(
         16384,
-        "longest token that may be made, in bytes; null for no limit",
+        "upper bound on the length of a token, in bytes; null for no limit",
         "Web text is full of long runs of spaces and dashes; 128 keeps them from taking ids. Without a limit, a "
         "damaged file of a single repeated letter yields tokens of megabytes.",
         example=128,
@@ -361,13 +361,17 @@ class Settings(CountSettings, MergeSettings):
     )
     transition_size: VocabSize | None = _learning(
         None,
-        "entries at which words end and superwords begin",
+        "number of entries from which on superwords are learned",
         "Smaller vocab_sizes have no superwords, and split text by pattern. With init_from it is the tokenizer's size.",
         unset="three quarters of vocab_size",
         example=24000,
     )
     max_words: int | None = _learning(
-        4, "the most words of a superword, separated by white space; null for no limit", example=3, ge=1, lt=2**63
+        4,
+        "upper bound on the words of a superword, which white space separates; null for no limit",
+        example=3,
+        ge=1,
+        lt=2**63,
     )
     colon_rule: bool = _learning(
         True,

@@ -21,7 +21,8 @@ from bpeflow.corpus.files import START_BYTES, InputFile, is_json_lines, open_blo
 from bpeflow.corpus.sources import CorpusEntry
 from bpeflow.corpus.text_rules import Source, TextRules
 from bpeflow.errors import CorpusError, PatternTimeoutError
-from bpeflow.pretokenize.regex import Pretokenizer
+from bpeflow.pretokenize.patterns import PUBLISHED_PATTERNS
+from bpeflow.pretokenize.regex import Pretokenizer, simplest_pattern
 
 if TYPE_CHECKING:
     from bpeflow.config import CountSettings
@@ -195,6 +196,8 @@ def report_unmatched(documents: DocumentStatistics, settings: CountSettings) -> 
         log.warning(
             "pattern: %s is matched by nothing and dropped, e.g. %s; unmatched: isolate keeps it", share, example
         )
+    elif simplest_pattern(settings.pattern) == PUBLISHED_PATTERNS["superbpe"]:  # superwords are between its matches
+        pass
     elif not documents.matched_bytes:
         log.warning("pattern: %r matches nothing in the corpus, e.g. in %s", settings.pattern, example)
     else:

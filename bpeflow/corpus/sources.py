@@ -100,8 +100,10 @@ def find_corpus(settings: CorpusSettings, documents: Iterable[Any] | None = None
         try:
             entries += find_inputs(source.paths, rules)
         except CorpusError as error:
+            if not settings.sources:
+                raise
             name = source.name if len(source.name) < 80 else short_repr(source.name)
-            raise type(error)(f"source {name}: {error}" if settings.sources else str(error)) from error
+            raise type(error)(f"source {name}: {error}") from None
         sources.append(
             Source(
                 name=source.name,

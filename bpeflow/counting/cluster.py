@@ -31,7 +31,7 @@ import regex
 from bpeflow import __version__
 from bpeflow._util.atomic import hold_part, is_unlocked, name_errors
 from bpeflow._util.native import ABI
-from bpeflow._util.text import format_size
+from bpeflow._util.text import format_count, format_size
 from bpeflow.config import EngineSettings
 from bpeflow.errors import (
     BpeflowError,
@@ -121,8 +121,9 @@ class Cluster:
         if not room:
             cores, most = (max((node.get(key, 0) for node in nodes), default=0) for key in ("CPU", "memory"))
             raise EngineError(
-                f"no node of the Ray cluster has room for a task of {cpus} core(s) and {format_size(memory)}: at most "
-                f"{cores:.0f} and {format_size(int(most))}; lower engine.cpus_per_task or engine.task_memory"
+                f"no node of the Ray cluster has room for a task of {format_count(cpus, 'core')} and "
+                f"{format_size(memory)}: at most {cores:.0f} and {format_size(int(most))}; lower "
+                "engine.cpus_per_task or engine.task_memory"
             )
         return min(room, self.settings.workers or room)
 
@@ -201,8 +202,9 @@ class Cluster:
             ) from error
         except self._ray.exceptions.RayError as error:
             raise TaskLostError(
-                f"{name} was lost {self.settings.retries + 1} time(s): {_first_line(error)} If memory is short, lower "
-                "engine.task_memory, or use smaller segments or fewer workers per node; otherwise look after the nodes"
+                f"{name} was lost {format_count(self.settings.retries + 1, 'time')}: {_first_line(error)} If memory is "
+                "short, lower engine.task_memory, or use smaller segments or fewer workers per node; otherwise look "
+                "after the nodes"
             ) from error
         if isinstance(outcome, BpeflowError):
             raise outcome

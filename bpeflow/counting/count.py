@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,9 +26,10 @@ from bpeflow.counting.merger import CountMerger, reduce_shards
 from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
 from bpeflow.counting.plan import SegmentPlan
 from bpeflow.counting.report import CorpusReport, CountingReport, StageReport, complete_stages, describe_sources
-from bpeflow.counting.segments import SegmentFolder, count_parts, has_segments, remove_segments
+from bpeflow.counting.segments import SUBFOLDER, SegmentFolder, count_parts, has_segments, remove_segments
 from bpeflow.counting.shards import PARTITIONS, RECORD, Shard, Spilled, new_scratch, removed_at_end
 from bpeflow.counting.table import SharedTables
+from bpeflow.counting.units import Units
 from bpeflow.errors import ConfigError, CorpusError, explain_memory_error
 from bpeflow.flow import Executor, MonitorSample
 from bpeflow.pretokenize.native import chosen_instructions, native_unicode_version, why_regex
@@ -115,6 +117,16 @@ class CorpusCounter:
         if reason := why_regex(self.rules.pretokenizer):
             log.info("pre-tokenizing with the regex module, which is slow: %s", reason)
         self.total_bytes = self.corpus.known_bytes
+        self._units: Units | None = None
+
+    def with_units(self, units: Units) -> CorpusCounter:
+        """Return a counter of the pairs or fragments of this corpus. Its segments have a folder of their own."""
+        other = copy.copy(self)
+        other._units = units
+        if self._segments_folder is not None:
+            other._segments_folder = self._segments_folder / units.digest[:SUBFOLDER]
+        other.__dict__.pop("fingerprint", None)  # a cached property
+        return other
 
     @cached_property
     def unicode(self) -> str:
@@ -124,7 +136,9 @@ class CorpusCounter:
     @cached_property
     def fingerprint(self) -> Fingerprint:
         """Everything that the counts depend on."""
-        return Fingerprint.of(self.settings, self.rules.pretokenizer.regex, self.unicode, self.corpus.entries)
+        units = self._units.digest if self._units is not None else None
+        regex = self.rules.pretokenizer.regex
+        return Fingerprint.of(self.settings, regex, self.unicode, self.corpus.entries, units)
 
     def count(
         self,
@@ -154,6 +168,8 @@ class CorpusCounter:
             WorkerDiedError: a worker process was killed.
         """
         started = perf_counter()
+        if self._units is not None:
+            _ = self._units.handle  # before threads that share it
         look = FirstLook(self.rules, self._end_of_text_remedy)
         build = self._builder("threads" if cluster else self._executor(), look)
         total = None if self.corpus.main_process_only else self.total_bytes  # unknown for an iterable or standard input
@@ -170,7 +186,7 @@ class CorpusCounter:
         warn_of_empty_sources(self.corpus.sources, documents)
         if look.undivided and documents.documents <= sum(self.corpus.file_counts()):
             log.warning("%r divided no file: each is one document", self.rules.delimiters.separator)
-        if not len(counts):
+        if not len(counts) and self._units is None:
             self.forget_segments()
             raise CorpusError(f"nothing to count: {why_nothing(documents, self.rules.pretokenizer)}")
         report_unmatched(documents, self.settings)
@@ -220,7 +236,7 @@ class CorpusCounter:
     def _describe_corpus(self, documents: DocumentStatistics, counts: PretokenCounts) -> CorpusReport:
         return CorpusReport(
             files=sum(self.corpus.file_counts()),
-            sources=describe_sources(self.corpus, documents),
+            sources=describe_sources(self.corpus, documents, self.settings.whole_weights[1]),
             bytes=documents.bytes,
             documents=documents.documents,
             skipped_documents=documents.skipped_documents,
@@ -277,6 +293,7 @@ class CorpusCounter:
             mergers=min(mergers, PARTITIONS),
             executor=executor,
             look=look,
+            units=self._units,
         )
 
     def _executor(self) -> Executor:

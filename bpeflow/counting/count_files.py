@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
-from typing import IO, Any, cast, get_args
+from typing import IO, Any, NamedTuple, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,21 @@ from bpeflow.pretokenize.normalizer import load_normalizer
 #: The version of the layout of an ``.npz``.
 _VERSION = 1
 
-#: What an ``.npz`` holds: `data`, `offsets`, `counts`, `pattern`, `unmatched` and `normalizer` of `PretokenCounts`.
+
+class Cut(NamedTuple):
+    """How the pre-tokens were cut that superwords are learned from (`bpeflow.counting.units`).
+
+    Attributes:
+        base: the hash of the tokenizer whose ids are the units.
+        lowest_count: the count below which a pair of units was cut. Merges with at least this count are the same as
+            without the cut; others cannot be learned.
+    """
+
+    base: str
+    lowest_count: int
+
+
+#: What an ``.npz`` holds: the arguments of `PretokenCounts`.
 NpzContent = tuple[
     NDArray[np.uint8],
     NDArray[np.int64],
@@ -35,6 +49,7 @@ NpzContent = tuple[
     Pattern | None,
     UnmatchedPolicy | None,
     tuple[NormalizerName, ...],
+    Cut | None,
 ]
 
 # ---- arrays ----
@@ -42,7 +57,7 @@ NpzContent = tuple[
 
 def write_npz(path: Path, content: NpzContent) -> None:
     """Write an uncompressed ``.npz`` of plain arrays, without pickle."""
-    data, offsets, counts, pattern, unmatched, normalizer = content
+    data, offsets, counts, pattern, unmatched, normalizer, cut = content
     with path.open("wb") as file:
         arrays = {"version": np.array([_VERSION], "<i8"), "data": data}
         arrays["offsets"] = offsets.astype("<i8", copy=False)
@@ -51,6 +66,8 @@ def write_npz(path: Path, content: NpzContent) -> None:
             arrays |= {"pattern": np.array(pattern), "unmatched": np.array(unmatched)}
         if normalizer:
             arrays |= {"normalizer": np.array(normalizer)}
+        if cut is not None:
+            arrays |= {"cut_base": np.array(cut.base), "cut_lowest_count": np.array(cut.lowest_count, "<i8")}
         try:
             np.savez(file, **cast(Any, arrays))
         except ValueError as error:
@@ -68,10 +85,11 @@ def read_npz(file: IO[bytes]) -> NpzContent:
             raise FormatError(f"counts of version {arrays['version']}; this bpeflow reads version {_VERSION}")
         data, offsets, counts = (_native_order(arrays[name]) for name in ("data", "offsets", "counts"))
         if "pattern" not in arrays:
-            return data, offsets, counts, None, None, ()
+            return data, offsets, counts, None, None, (), None
         names = arrays["normalizer"].tolist() if "normalizer" in arrays else ()
         normalizer = load_normalizer(names).names
-        return data, offsets, counts, _pattern(arrays["pattern"]), _policy(str(arrays["unmatched"])), normalizer
+        cut = Cut(str(arrays["cut_base"]), int(arrays["cut_lowest_count"])) if "cut_base" in arrays else None
+        return data, offsets, counts, _pattern(arrays["pattern"]), _policy(str(arrays["unmatched"])), normalizer, cut
 
 
 @contextmanager

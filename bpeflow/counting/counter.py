@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from bpeflow.corpus.documents import Chunk, DocumentStatistics
 from bpeflow.corpus.open_chunk import ChunkBuffer, open_chunk
@@ -20,6 +21,9 @@ from bpeflow.counting.table import (
 from bpeflow.errors import PatternTimeoutError, UnmatchedTextError
 from bpeflow.flow import set_gauge
 
+if TYPE_CHECKING:
+    from bpeflow.counting.units import Units  # numpy, which workers do without
+
 
 @dataclass(frozen=True)
 class ChunkCounter:
@@ -35,6 +39,7 @@ class ChunkCounter:
         memory: the memory limit's shares.
         scratch: where to spill.
         shared: where to leave the last table if the reducer is in the same process.
+        units: count their pairs or fragments instead of pre-tokens.
     """
 
     rules: TextRules
@@ -42,6 +47,7 @@ class ChunkCounter:
     memory: MemoryBudget
     scratch: Scratch
     shared: SharedTables | None = None
+    units: Units | None = None
 
     def __call__(self, chunks: Iterable[Chunk]) -> Iterator[Shard]:
         """Count chunks. Yield shards when the table is spilled and when the input ends."""
@@ -76,7 +82,8 @@ class ChunkCounter:
     def _new_tables(self) -> dict[int, CountTable]:
         """Return an empty table for each distinct weight of the sources."""
         rules = self.rules
-        return {source.weight: new_table(rules.pretokenizer, rules.scanner) for source in rules.sources}
+        weights = {source.weight for source in rules.sources}
+        return {weight: new_table(rules.pretokenizer, rules.scanner, self.units) for weight in weights}
 
     def _count(self, chunk: Chunk, buffer: ChunkBuffer, table: CountTable) -> DocumentStatistics:
         """Count a chunk: as much as possible in one pass, the rest document by document.

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from bpeflow._util.atomic import atomic_path
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy
-from bpeflow.counting.count_files import NpzContent, explain_npz_errors, read_npz, read_tsv, write_npz, write_tsv
+from bpeflow.counting.count_files import Cut, NpzContent, explain_npz_errors, read_npz, read_tsv, write_npz, write_tsv
 from bpeflow.counting.shards import MAX_COUNT
 from bpeflow.counting.thinning import canonical_order, pretoken_hashes, thin
 from bpeflow.errors import CountOverflowError, FormatError, InputTypeError
@@ -50,9 +50,10 @@ class PretokenCounts(Mapping[bytes, int]):
             and only ``.npz`` files store it.
         unmatched: what was done with text that the pattern did not match; None if the pattern is unknown.
         normalizer: the names of the normalizers of the text; empty if the pattern is unknown.
+        cut: for counts of a large corpus for superwords, how the pre-tokens were cut; None if they are whole.
     """
 
-    __slots__ = ("_arrays", "_file", "_index", "_size", "normalizer", "pattern", "unmatched")
+    __slots__ = ("_arrays", "_file", "_index", "_size", "cut", "normalizer", "pattern", "unmatched")
 
     def __init__(
         self,
@@ -62,6 +63,7 @@ class PretokenCounts(Mapping[bytes, int]):
         pattern: Pattern | None = None,
         unmatched: UnmatchedPolicy | None = None,
         normalizer: tuple[NormalizerName, ...] = (),
+        cut: Cut | None = None,
     ) -> None:
         """Wrap three arrays, which must be in canonical order and without duplicates. They become read-only.
 
@@ -79,6 +81,7 @@ class PretokenCounts(Mapping[bytes, int]):
         self.pattern = pattern
         self.unmatched = unmatched
         self.normalizer = normalizer
+        self.cut = cut
         for array in (data, offsets, counts):
             array.setflags(write=False)
 
@@ -169,7 +172,11 @@ class PretokenCounts(Mapping[bytes, int]):
         self, pattern: Pattern, unmatched: UnmatchedPolicy = "isolate", normalizer: tuple[NormalizerName, ...] = ()
     ) -> PretokenCounts:
         """Return the same counts with the pattern and the normalizer that they were counted with."""
-        return PretokenCounts(self.data, self.offsets, self.counts, pattern, unmatched, normalizer)
+        return PretokenCounts(self.data, self.offsets, self.counts, pattern, unmatched, normalizer, self.cut)
+
+    def with_cut(self, cut: Cut) -> PretokenCounts:
+        """Return the same counts, of pre-tokens that were cut."""
+        return PretokenCounts(*self._content[:-1], cut)
 
     def thin(self, below: int, keep: float) -> PretokenCounts:
         """Return the counts with fewer rare pre-tokens, as the setting `thin_rare` does before merges are learned.
@@ -193,7 +200,8 @@ class PretokenCounts(Mapping[bytes, int]):
         from bpeflow.config import ThinRare, make_settings  # pydantic, which counts alone do not need
 
         chosen = make_settings(ThinRare, {"below": below, "keep": keep})
-        return PretokenCounts(*thin(self, chosen.below, chosen.one_in), self.pattern, self.unmatched, self.normalizer)
+        thinned = thin(self, chosen.below, chosen.one_in)
+        return PretokenCounts(*thinned, self.pattern, self.unmatched, self.normalizer, self.cut)
 
     def __len__(self) -> int:
         return self._size
@@ -224,9 +232,18 @@ class PretokenCounts(Mapping[bytes, int]):
             start = end
 
     def __add__(self, other: object) -> PretokenCounts:
-        """Return the counts of both corpora together. Raises `CountOverflowError` if a sum does not fit 64 bits."""
+        """Return the counts of both corpora together.
+
+        Raises:
+            CountOverflowError: a sum does not fit 64 bits.
+            FormatError: pre-tokens were cut (`cut`), each corpus at its own pairs.
+        """
         if not isinstance(other, PretokenCounts):
             return NotImplemented
+        if self.cut or other.cut:
+            raise FormatError(
+                "counts of pre-tokens that were cut for superwords cannot be added up: count both at once"
+            )
         total = dict(self.items())
         for token, count in other.items():
             total[token] = total.get(token, 0) + count
@@ -245,7 +262,7 @@ class PretokenCounts(Mapping[bytes, int]):
 
     @property
     def _content(self) -> NpzContent:
-        return self.data, self.offsets, self.counts, self.pattern, self.unmatched, self.normalizer
+        return self.data, self.offsets, self.counts, self.pattern, self.unmatched, self.normalizer, self.cut
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PretokenCounts, self._content
@@ -297,10 +314,13 @@ class PretokenCounts(Mapping[bytes, int]):
     def write(self, path: str | Path) -> None:
         """Write a file in the format of its ending, in any case: ``.npz`` (see `save`) or ``.tsv``.
 
-        TSV has lines ``pre-token TAB count``. Raises `FormatError` if the file has another ending.
+        TSV has lines ``pre-token TAB count``. Raises `FormatError` if the file has another ending, or if
+        pre-tokens were cut, which only ``.npz`` stores.
         """
         if _ending(path) == ".npz":
             self.save(path)
+        elif self.cut:
+            raise FormatError(f"{path}: pre-tokens were cut for superwords, and only .npz says how")
         else:
             write_tsv(Path(path), self.items())
 

@@ -62,7 +62,7 @@ class Fingerprint:
     """Everything that counts depend on.
 
     Attributes:
-        settings: the settings that counts depend on, and the Unicode version, as JSON values.
+        settings: the settings that counts depend on, the Unicode version, and a hash of the units, as JSON values.
         inputs: name, size (None if unknown) and modification time in nanoseconds of each file and stream.
     """
 
@@ -70,7 +70,14 @@ class Fingerprint:
     inputs: Sequence[Sequence[Any]]
 
     @classmethod
-    def of(cls, settings: CountSettings, regex: Pattern, unicode: str, entries: Sequence[CorpusEntry]) -> Fingerprint:
+    def of(
+        cls,
+        settings: CountSettings,
+        regex: Pattern,
+        unicode: str,
+        entries: Sequence[CorpusEntry],
+        units: str | None = None,
+    ) -> Fingerprint:
         """Return the fingerprint of a corpus and its settings.
 
         Args:
@@ -78,6 +85,7 @@ class Fingerprint:
             regex: regular expression of the pattern, or several.
             unicode: Unicode version that the pattern follows.
             entries: the corpus.
+            units: a hash of the units, if their pairs or fragments are counted.
         """
         fields = frozenset(CountSettings.model_fields) - _EXCLUDED
         values = settings.to_json(set(fields))
@@ -89,7 +97,14 @@ class Fingerprint:
             values["normalizer_unicode"] = UNICODE_VERSION
         else:
             del values["normalizer"]
-        return cls(values, [_input(file) for entry in entries for file in entry.files])
+        if units is not None:
+            values["units"] = units
+        return cls.of_files(values, entries)
+
+    @classmethod
+    def of_files(cls, settings: Mapping[str, Any], entries: Sequence[CorpusEntry]) -> Fingerprint:
+        """Return the fingerprint of settings, as JSON values, and of the files of a corpus."""
+        return cls(settings, [_input(file) for entry in entries for file in entry.files])
 
     def summary(self) -> FingerprintSummary:
         """Return the fingerprint in a form short enough for a report."""

@@ -27,6 +27,7 @@ from bpeflow.counting.merger import CountMerger
 from bpeflow.counting.report import StageReport, Stages, combine_stages, describe_workers
 from bpeflow.counting.shards import PARTITIONS, Scratch, Shard, divide_shards
 from bpeflow.counting.table import SharedTables
+from bpeflow.counting.units import Units
 from bpeflow.flow import (
     Executor,
     Monitor,
@@ -132,6 +133,7 @@ class PipelineBuilder:
         mergers: number of mergers.
         executor: whether the stages are processes, or threads of the calling process.
         look: looks at entries that can be read only once, if there may be any.
+        units: count their pairs or fragments instead of pre-tokens.
     """
 
     settings: CountSettings
@@ -142,6 +144,7 @@ class PipelineBuilder:
     mergers: int
     executor: Executor
     look: FirstLook | None
+    units: Units | None = None
 
     @property
     def memory(self) -> MemoryBudget:
@@ -164,7 +167,7 @@ class PipelineBuilder:
         chunk_size = memory.chunk_size(int(self.settings.chunk_size))
         reader = CorpusReader(self.rules, chunk_size, self.longest_text, self.look)
         read = partial(reader.read, entries) if in_process else partial(reader.plan, longest_first(entries))
-        counter = ChunkCounter(self.rules, self.mergers, memory, self.scratch, shared)
+        counter = ChunkCounter(self.rules, self.mergers, memory, self.scratch, shared, self.units)
         stages = [
             Stage(
                 "counter",

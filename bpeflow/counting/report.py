@@ -20,7 +20,7 @@ class SourceReport:
     """One source of a mixed corpus."""
 
     name: str
-    weight: int
+    weight: float
     sample: Sample | None
     files: int
     bytes: int
@@ -134,6 +134,23 @@ class SegmentStatistics:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CutReport:
+    """How the pre-tokens were cut that superwords are learned from.
+
+    Attributes:
+        pairs: distinct pairs of adjacent first-stage tokens.
+        frequent_pairs: number of these that occur at least `lowest_count` times. Pre-tokens were cut at all others.
+        lowest_count: a lower bound on the counts of merges, which learning has met, or counting is repeated.
+        too_high: the lowest counts that were tried before. With them there were too few merges.
+    """
+
+    pairs: int
+    frequent_pairs: int
+    lowest_count: int
+    too_high: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class CountingReport:
     """How the corpus was counted; summed over all runs that took part if it was resumed.
 
@@ -146,6 +163,7 @@ class CountingReport:
         stages: by name: ``chunk reader``, ``stream reader`` (for streams only), ``counter``, ``merger``, ``reducer``.
         fingerprint: everything that the counts depend on, to compare with when resuming.
         engine: the engine, if not the local one.
+        cut: how pre-tokens were cut; None if they were counted whole.
     """
 
     seconds: float
@@ -157,10 +175,11 @@ class CountingReport:
     stages: dict[str, StageReport]
     fingerprint: FingerprintSummary
     engine: EngineReport | None = None
+    cut: CutReport | None = None
 
 
-def describe_sources(corpus: Corpus, counted: DocumentStatistics) -> tuple[SourceReport, ...]:
-    """Describe each source, if there are several or one with settings of its own."""
+def describe_sources(corpus: Corpus, counted: DocumentStatistics, unit: int) -> tuple[SourceReport, ...]:
+    """Describe each source, if there are several or one with settings of its own. Weight 1 is `unit` in the counts."""
     if corpus.sources == [Source()]:
         return ()
     missing = len(corpus.sources) - len(counted.sources)
@@ -168,7 +187,7 @@ def describe_sources(corpus: Corpus, counted: DocumentStatistics) -> tuple[Sourc
     return tuple(
         SourceReport(
             name=source.name,
-            weight=source.weight,
+            weight=source.weight / unit if source.weight % unit else source.weight // unit,
             sample=source.sample,
             files=files,
             bytes=documents.bytes,

@@ -44,6 +44,10 @@ from bpeflow.errors import ScratchError
 _OWN_NAMES = re.compile(r"(\d{6,}|sum)(-[0-9a-f]+)?\.shard|\d{6,}\.json|(manifest|fingerprint)\.json|\..*\.part")
 _RECORD = re.compile(r"\d{6,}\.json").fullmatch
 
+#: The length of the names of subfolders, which begin the digests of units.
+SUBFOLDER = 16
+_SUBFOLDER = re.compile(rf"[0-9a-f]{{{SUBFOLDER}}}")
+
 _begin = attrgetter("begin")
 
 _READ_SIZE = 1 << 20
@@ -249,7 +253,7 @@ class SegmentFolder:
         except BaseException:
             if self._records:
                 text = format_size(sum(record.statistics.bytes for record in self._records))
-                log.warning("%s keeps finished segments, %s of text: continue with --resume", self.path, text)
+                log.warning("%s keeps finished segments, %s of text, for --resume", self.path, text)
             raise
 
     def stages(self, runner: PipelineRunner) -> Stages:
@@ -278,22 +282,28 @@ def _stages(records: Iterable[SegmentRecord]) -> Stages:
 
 
 def has_segments(folder: Path) -> bool:
-    """Return whether a folder has segments of an unfinished run."""
-    return (folder / MANIFEST_FILE).exists()
+    """Return whether a folder, or a subfolder for the segments of units, has segments of an unfinished run."""
+    return any((path / MANIFEST_FILE).exists() for path in (folder, *_subfolders(folder)))
 
 
 def remove_segments(folder: Path) -> None:
-    """Remove a folder of segments, if it exists, durably.
+    """Remove a folder of segments and its subfolders, if it exists, durably.
 
     The manifest goes first: without it the other files are leftovers.
     """
     if folder.is_dir():
+        for subfolder in _subfolders(folder):
+            remove_segments(subfolder)
         (folder / MANIFEST_FILE).unlink(missing_ok=True)
         sync_folder(folder)
         _remove_unknown(folder, frozenset())
         with suppress(OSError):  # it also has files of someone else
             folder.rmdir()
         sync_folder(folder.parent)
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    return [path for path in folder.glob("*") if path.is_dir() and _SUBFOLDER.fullmatch(path.name)]
 
 
 def _remove_unknown(folder: Path, known: Collection[str]) -> bool:
@@ -367,6 +377,5 @@ def write_segment(path: Path, sums: Iterable[Shard]) -> tuple[Shard, str]:
 def _cannot_write_segment(path: Path, error: OSError) -> ScratchError:
     """Return the error for a file of a segment that cannot be written, with the remedy."""
     return ScratchError(
-        f"cannot write {path}: {error.strerror}. Make room on its disk, then continue with --resume: finished segments "
-        "are kept"
+        f"cannot write {path}: {error.strerror}. Make room on its disk, then resume: finished segments are kept"
     )

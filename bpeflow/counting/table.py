@@ -28,6 +28,7 @@ from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer, show_unma
 
 if TYPE_CHECKING:
     from bpeflow.counting.counts import PretokenCounts
+    from bpeflow.counting.units import Units
 
 #: Estimated bytes per distinct pre-token in a dictionary, as a string and a number, including sorting and packing.
 _REGEX_ENTRY = 400
@@ -85,9 +86,11 @@ class CountTable(Protocol):
         ...
 
 
-def new_table(pretokenizer: Pretokenizer, scanner: Literal["native", "regex"]) -> CountTable:
-    """Return an empty table that finds pre-tokens with `scanner`."""
-    return NativeTable(pretokenizer) if scanner == "native" else RegexTable(pretokenizer)
+def new_table(
+    pretokenizer: Pretokenizer, scanner: Literal["native", "regex"], units: Units | None = None
+) -> CountTable:
+    """Return an empty table that finds pre-tokens with `scanner`, which must be native if there are `units`."""
+    return NativeTable(pretokenizer, units=units) if scanner == "native" else RegexTable(pretokenizer)
 
 
 class RegexTable:
@@ -139,12 +142,15 @@ def _native_delimiters(delimiters: Delimiters) -> native.Delimiters:
 class NativeTable:
     """A table in native memory. Its handle is freed together with the object."""
 
-    def __init__(self, pattern: str | Pretokenizer = "gpt2", instructions: str | None = None) -> None:
+    def __init__(
+        self, pattern: str | Pretokenizer = "gpt2", instructions: str | None = None, units: Units | None = None
+    ) -> None:
         """Create an empty table.
 
         Args:
             pattern: a named pattern, or a pre-tokenizer.
             instructions: one of `native_instructions`; by default `chosen_instructions`.
+            units: count their pairs or fragments instead of pre-tokens.
 
         Raises `ValueError` if the pattern cannot be compiled.
         """
@@ -153,7 +159,8 @@ class NativeTable:
         self._pattern = new_pattern("count", self._pretokenizer)
         if self._pattern is None:
             raise ValueError(why_not_compiled(self._pretokenizer))
-        self._handle = Handle(self._library, "table", (instructions or chosen_instructions()).encode())
+        instructions = instructions or chosen_instructions()
+        self._handle = Handle(self._library, "table", instructions.encode(), units and units.handle)
 
     @property
     def handle(self) -> Handle:

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import count
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.budget import longest_text
 from bpeflow.dataset.token_file import Ids
 from bpeflow.dataset.token_writer import NO_ENDS, TokenSetWriter
-from bpeflow.errors import InvalidTextError, PatternTimeoutError, UnmatchedTextError
+from bpeflow.errors import InvalidTextError, PatternTimeoutError, ResumeError, UnmatchedTextError
 from bpeflow.flow import Pipeline, QueueSpec, Stage, in_order, stall_watch
 from bpeflow.pretokenize.native import why_not_compiled
 from bpeflow.tokenizer.encoder import Encoder
@@ -54,6 +55,24 @@ _END_OF_TEXT = "no special tokens of this tokenizer, so encoded as ordinary text
 Rest = Literal["none", "blank", "text"]
 
 
+class Place(NamedTuple):
+    """A place in a corpus, between two chunks.
+
+    Attributes:
+        entry: the index of a file or stream in the corpus.
+        chunks: number of its chunks before this place.
+        end: position in its text at which the last of them ends.
+    """
+
+    entry: int = 0
+    chunks: int = 0
+    end: int = 0
+
+
+#: The beginning of a corpus.
+BEGIN = Place()
+
+
 @dataclass(frozen=True, slots=True)
 class EncodedChunk:
     """The ids of a chunk.
@@ -66,6 +85,7 @@ class EncodedChunk:
         ends_file: whether the chunk is the last of its file.
         statistics: statistics of the chunk, whose number of documents means nothing.
         weight: the chunk's share of the corpus, in bytes of its files.
+        place: the place after the chunk; None if encoding cannot be resumed from there.
     """
 
     ids: Ids
@@ -74,6 +94,7 @@ class EncodedChunk:
     ends_file: bool
     statistics: DocumentStatistics
     weight: int = 0
+    place: Place | None = None
 
 
 @dataclass(frozen=True)
@@ -93,11 +114,11 @@ class ChunkEncoder:
     rules: TextRules
     end_id: int | None
 
-    def __call__(self, chunks: Iterable[tuple[int, Chunk]]) -> Iterator[tuple[int, EncodedChunk]]:
-        """Encode chunks. Each has its number among the chunks of the corpus."""
+    def __call__(self, chunks: Iterable[tuple[int, Place, Chunk]]) -> Iterator[tuple[int, Place, EncodedChunk]]:
+        """Encode chunks. Each has its number among all chunks, and the place after it."""
         buffer = ChunkBuffer()
-        for number, chunk in chunks:
-            yield number, self.encode(chunk, buffer)
+        for number, place, chunk in chunks:
+            yield number, place, self.encode(chunk, buffer)
 
     def encode(self, chunk: Chunk, buffer: ChunkBuffer) -> EncodedChunk:
         """Read and encode a chunk.
@@ -222,19 +243,24 @@ class CorpusEncoder:
         as_text = self.encoder.tokenizer.special_tokens and not rules.delimiters.special_tokens  # by request
         return FirstLook(rules, None if as_text else _END_OF_TEXT)
 
-    def encoded(self) -> Iterator[EncodedChunk]:
-        """Encode the corpus and yield its chunks in order.
+    @property
+    def step(self) -> int:
+        """The approximate size of chunks."""
+        releases_lock = _releases_interpreter_lock(self.encoder.tokenizer)
+        return self.chunk_size or CHUNK_SIZE["threads" if releases_lock else "processes"]
+
+    def encoded(self, begin: Place = BEGIN) -> Iterator[EncodedChunk]:
+        """Encode the corpus from a place on, and yield its chunks in order.
 
         Raises as `ChunkEncoder.encode` does, and `WorkerDiedError` if an encoder process is killed.
         """
         releases_lock = _releases_interpreter_lock(self.encoder.tokenizer)
         small = self.corpus.main_process_only or self.corpus.known_bytes <= SMALL_INPUT
         use_threads = releases_lock or self.num_threads == 1 or small
-        chunk_size = self.chunk_size or CHUNK_SIZE["threads" if releases_lock else "processes"]
         workers = self.num_threads if releases_lock or not use_threads else 1
-        reader = CorpusReader(self.encoder.rules, chunk_size, longest_text(self.encoder.rules), self.look)
+        reader = CorpusReader(self.encoder.rules, self.step, longest_text(self.encoder.rules), self.look)
         pipeline = Pipeline(
-            flow.Source("chunk reader", partial(_numbered_chunks, reader, self.corpus.entries)),
+            flow.Source("chunk reader", partial(_numbered_chunks, reader, self.corpus.entries, begin)),
             [
                 Stage(
                     "encoder",
@@ -247,13 +273,8 @@ class CorpusEncoder:
             preload=("bpeflow.dataset.corpus_encoder",),
         )
         with stall_watch(pipeline), closing(pipeline.run("threads" if use_threads else "processes")) as chunks:
-            for _, chunk in in_order(chunks, itemgetter(0)):
-                yield chunk
-
-
-def _numbered_chunks(reader: CorpusReader, entries: Sequence[CorpusEntry]) -> Iterator[tuple[int, Chunk]]:
-    """Number the chunks of a corpus, so that their order can be restored."""
-    return enumerate(reader.read(entries))
+            for _, place, chunk in in_order(chunks, itemgetter(0)):
+                yield replace(chunk, place=place)
 
 
 def _releases_interpreter_lock(tokenizer: Tokenizer) -> bool:
@@ -263,6 +284,36 @@ def _releases_interpreter_lock(tokenizer: Tokenizer) -> bool:
     """
     compiled = why_not_compiled(tokenizer._pretokenizer) is None
     return tokenizer.encoder == "native" and compiled and not tokenizer.normalizer
+
+
+def _numbered_chunks(
+    reader: CorpusReader, entries: Sequence[CorpusEntry], begin: Place
+) -> Iterator[tuple[int, Place, Chunk]]:
+    """Number the chunks from a place on, so that their order can be restored, and add the place after each.
+
+    A file begins with chunks that are done. Those of plain text are not read, and streams are only decompressed.
+    """
+    numbers = count()
+    for entry in range(begin.entry, len(entries)):
+        place, done = Place(entry), begin.chunks if entry == begin.entry else 0
+        for chunks, chunk in enumerate(reader.read([entries[entry]]), 1):
+            place = Place(entry, chunks, chunk.offset + chunk.length)
+            if chunks > done:
+                yield next(numbers), place, chunk
+            elif chunks == done:
+                _check_place(place, begin, entries[entry])
+        if place.chunks < done:
+            _check_place(place, begin, entries[entry])
+
+
+def _check_place(place: Place, begin: Place, entry: CorpusEntry) -> None:
+    """Raise `ResumeError` if a file is divided into chunks in another way than it was before."""
+    if place != begin:
+        raise ResumeError(
+            f"{entry.files[0].title}: cannot be resumed, as it is read in other pieces than before (chunk "
+            f"{place.chunks:,} ends at byte {place.end:,}, not {begin.end:,}): start over with overwrite=True "
+            "(--overwrite) and without resume"
+        )
 
 
 class ChunkJoiner:
@@ -287,6 +338,15 @@ class ChunkJoiner:
         self._blank: list[Ids] = []  # the white space after it, without any other text so far
         self._ended = False  # whether the document whose ids were written last has ended, and its end was not written
         self._owes_end_token = False  # whether that document has no end token
+
+    @property
+    def state(self) -> list[Any] | None:
+        """What a joiner must know to continue later, if that is short."""
+        return None if self._blank else [self._rest, self._has_separator, self._ended, self._owes_end_token]
+
+    def restore(self, state: Sequence[Any]) -> None:
+        """Continue from an earlier joiner's state."""
+        self._rest, self._has_separator, self._ended, self._owes_end_token = state
 
     def add(self, chunk: EncodedChunk) -> None:
         """Append a chunk. Raises `OSError` if writing fails."""

@@ -9,6 +9,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter
+
 from bpeflow import __version__
 from bpeflow._util.text import Described, format_count, format_size, one_line
 from bpeflow.config import make_settings
@@ -16,8 +18,10 @@ from bpeflow.config.encoding import EncodeSettings
 from bpeflow.corpus.documents import Delimiters, DocumentStatistics
 from bpeflow.corpus.sources import Corpus, check_iterable, check_unchanged, find_corpus, split_off_documents
 from bpeflow.corpus.text_rules import Source, TextRules
-from bpeflow.dataset.corpus_encoder import ChunkEncoder, ChunkJoiner, CorpusEncoder
+from bpeflow.counting.fingerprint import Fingerprint
+from bpeflow.dataset.corpus_encoder import BEGIN, ChunkEncoder, ChunkJoiner, CorpusEncoder, Place
 from bpeflow.dataset.encode_tasks import check_distributable, encoded_chunks
+from bpeflow.dataset.journal import refuse_to_lose
 from bpeflow.dataset.token_file import DtypeName, choose_dtype, choose_layout
 from bpeflow.dataset.token_set import TokenSet, check_not_input
 from bpeflow.dataset.token_writer import new_token_set
@@ -41,6 +45,9 @@ _MOST_SHARDS, _LONG_TOKENS = 10_000, 16
 
 #: Remedy in the error message when memory runs out.
 _LESS_MEMORY = "use fewer threads (--threads) or a smaller --chunk_size; or add memory"
+
+#: Settings that the token files do not depend on, and those that the fingerprint has in another form.
+_NOT_IN_FINGERPRINT = frozenset({"input", "exclude", "overwrite", "resume", "num_threads", "engine"})
 
 log = logging.getLogger(__name__)
 
@@ -134,7 +141,8 @@ def encode_file(
     if another document follows, and after each record of JSON Lines or Parquet and each document of an iterable. White
     space between a file's last separator and its end is not a document, but belongs to the one before.
 
-    The result does not depend on `num_threads`, `chunk_size` and `engine`. If encoding fails, no files are left.
+    The result does not depend on `num_threads`, `chunk_size` and `engine`. If encoding fails in the first 30 seconds,
+    no files are left. After that, what is encoded is kept in temporary files, and `resume` continues.
 
     Args:
         tokenizer: the tokenizer.
@@ -148,7 +156,7 @@ def encode_file(
         observer: progress callbacks, instead.
         options: the other `bpeflow.config.encoding.EncodeSettings`, which describes each, as ``bpeflow encode
             --help`` does. For the ids: `dtype`, `separator`, `end_token`, `special_tokens_as_text`. For the files:
-            `format`, `index`, `shard_tokens`, `val_fraction`, `seed`, `overwrite`. For the corpus: `sources`,
+            `format`, `index`, `shard_tokens`, `val_fraction`, `seed`, `overwrite`, `resume`. For the corpus: `sources`,
             `sampled`, `input_format`, `text_field`, `text_column`, `exclude`, `invalid_utf8`, `bad_records`. For the
             work: `num_threads`, `chunk_size`, `engine` (``{"kind": "ray"}`` for a Ray cluster, which sees the input and
             the folder of `dst` under the same paths).
@@ -157,10 +165,13 @@ def encode_file(
         The files that were written, and statistics of the corpus.
 
     Raises:
-        AlreadyExistsError: a file exists, and `overwrite` is false; raised before any work.
+        AlreadyExistsError: a file exists, and `overwrite` is false, or an interrupted encoding could be resumed; raised
+            before any work.
         ConfigError: an option is unknown, invalid or does not fit the tokenizer; raised before any work.
         CorpusError: input is missing, unreadable, not UTF-8 (`InvalidUtf8Error`, which has the position), or a record
             has no text (`BadRecordError`).
+        ResumeError: with `resume`, the corpus, the tokenizer or an option has changed.
+        FolderInUseError: with `resume`, the process to be resumed is still at work.
         EngineError: the cluster cannot be reached, or a node cannot take part.
         FormatError: `dst` is not a regular file.
         OSError: `dst` cannot be written. The error names the file.
@@ -213,6 +224,8 @@ def _check_output(tokens: TokenSet, corpus: Corpus) -> None:
     check_not_input(outputs, [file.name for entry in corpus.entries for file in entry.files])
     if not tokens.options.overwrite:
         tokens.refuse_to_replace()
+        if not tokens.options.resume:
+            refuse_to_lose(tokens)
 
 
 def _encode(
@@ -220,15 +233,26 @@ def _encode(
 ) -> EncodedCorpus:
     """Encode the corpus, and write the files."""
     started = perf_counter()
-    statistics, done, total = DocumentStatistics(), 0, work.corpus.total_bytes
+    statistics, begin, done, total = DocumentStatistics(), BEGIN, 0, work.corpus.total_bytes
     entries, end_last = work.corpus.entries, bool(tokens.options.end_token)
-    with explain_memory_error("encoding", _LESS_MEMORY), new_token_set(tokens, facts) as writer:
+    fingerprint = _fingerprint(work, tokens, facts)
+    with explain_memory_error("encoding", _LESS_MEMORY), new_token_set(tokens, facts, fingerprint) as writer:
         work.look.look_at(entries)
         joiner = ChunkJoiner(writer, work.encoder.end_id, end_last)
-        for chunk in encoded_chunks(work, tokens):
+        if (checkpoint := writer.journal.checkpoint) is not None:
+            earlier = checkpoint.state
+            begin, done = Place(*earlier["place"]), earlier["done"]
+            started -= earlier["seconds"]
+            statistics = TypeAdapter(DocumentStatistics).validate_python(earlier["statistics"])
+            joiner.restore(earlier["joiner"])
+            log.info("%s: resuming after %s", tokens.path, format_count(writer.tokens, "token"))
+        for chunk in encoded_chunks(work, tokens, begin):
             joiner.add(chunk)
             statistics += chunk.statistics
             done += chunk.weight
+            if writer.journal.is_due and chunk.place is not None and joiner.state is not None:
+                state = {"place": chunk.place, "done": done, "joiner": joiner.state, "statistics": asdict(statistics)}
+                writer.checkpoint({**state, "seconds": perf_counter() - started})
             if observer is not None:
                 observer.encoding(done, total)
         joiner.finish()
@@ -253,6 +277,26 @@ def _encode(
     _warn(encoded, work.encoder.tokenizer, tokens)
     replace(statistics, documents=writer.documents + statistics.skipped_documents).log_left_out(log)
     return encoded
+
+
+def _fingerprint(work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any]) -> Fingerprint | None:
+    """Return everything that the token files depend on; None if encoding cannot be resumed."""
+    if (reason := _why_not_resumable(work.corpus, tokens.options)) is not None:
+        if tokens.options.resume:
+            raise ConfigError(f"resume: {reason}")
+        return None
+    fields = {*EncodeSettings.model_fields} - _NOT_IN_FINGERPRINT
+    own = {key: value for key, value in facts.items() if key not in ("input", "bytes")}
+    chosen = {"dtype": tokens.dtype, "format": tokens.layout, "chunk_size": work.step}
+    return Fingerprint.of_files({**tokens.options.to_json(fields), **own, **chosen}, work.corpus.entries)
+
+
+def _why_not_resumable(corpus: Corpus, options: EncodeSettings) -> str | None:
+    if corpus.main_process_only:
+        return "standard input and iterables can be read only once; save the documents to files first"
+    if options.engine.kind != "local":
+        return f"engine {options.engine.kind} encodes in tasks, which cannot be resumed; start over without it"
+    return None
 
 
 def _warn(encoded: EncodedCorpus, tokenizer: Tokenizer, tokens: TokenSet) -> None:

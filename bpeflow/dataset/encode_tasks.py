@@ -20,7 +20,7 @@ from bpeflow.corpus.sources import Corpus, CorpusEntry, check_unchanged
 from bpeflow.corpus.split import find_boundary
 from bpeflow.counting.cluster import OTHER_FILE_REMEDY, connect, task_folder
 from bpeflow.counting.plan import Position, SegmentPlan
-from bpeflow.dataset.corpus_encoder import CorpusEncoder, EncodedChunk
+from bpeflow.dataset.corpus_encoder import CorpusEncoder, EncodedChunk, Place
 from bpeflow.dataset.token_set import TokenSet
 from bpeflow.errors import ConfigError
 
@@ -45,18 +45,20 @@ class EncodeTasks:
         path = self.folder / f"{token_hex(8)}.part"
         with name_errors(path), path.open("wb") as file:
             for chunk in replace(self.encoder, corpus=Corpus(self.encoder.corpus.sources, entries)).encoded():
-                pickle.dump(chunk, file, pickle.HIGHEST_PROTOCOL)
+                pickle.dump(replace(chunk, place=None), file, pickle.HIGHEST_PROTOCOL)
         return path.name
 
 
-def encoded_chunks(work: CorpusEncoder, tokens: TokenSet) -> Iterator[EncodedChunk]:
-    """Encode a corpus, and yield its chunks in order: with the local engine by `CorpusEncoder.encoded`, else in tasks.
+def encoded_chunks(work: CorpusEncoder, tokens: TokenSet, begin: Place) -> Iterator[EncodedChunk]:
+    """Encode a corpus from a place on, and yield its chunks in order.
+
+    With the local engine this is `CorpusEncoder.encoded`. Tasks always encode the whole corpus.
 
     Raises as `CorpusEncoder.encoded`, and `EngineError` if the cluster or one of its nodes fails.
     """
     settings = tokens.options.engine
     if settings.kind == "local":
-        yield from work.encoded()
+        yield from work.encoded(begin)
         return
     output = Path(os.path.realpath(tokens.first)).parent
     with task_folder(output, f".{tokens.path.name}") as folder, connect(settings) as cluster:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from io import BytesIO, FileIO
 from pathlib import Path
@@ -18,10 +18,13 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow._util.atomic import NewFiles, hold_part, name_errors, new_files, remove_dead_parts, temporary_path
+from bpeflow._util.atomic import NewFiles, name_errors, new_files, sync_file, temporary_path
+from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.dataset import megatron
+from bpeflow.dataset.journal import Checkpoint, Journal, open_journal
 from bpeflow.dataset.token_file import DTYPES, FORMAT, NPY_HEADER, OFFSET_DTYPE, VERSION, Ids, index_path, sidecar_path
 from bpeflow.dataset.token_set import Split, TokenSet
+from bpeflow.errors import ResumeError
 
 #: Ids that are moved to another file at a time. More: more memory. Fewer: more calls.
 _AT_A_TIME = 1 << 20
@@ -33,16 +36,27 @@ _WRITE_BACK = 32 << 20
 #: The ends of no documents.
 NO_ENDS: NDArray[np.int64] = np.empty(0, np.int64)
 
+#: The state of a new token file.
+_NEW = (0, 0, 0, 0, 0)
+
 
 class ArrayFile:
-    """A new file of numbers, to append to and to read back. Errors name the `path` that it will have."""
+    """A file of numbers, to append to and to read back. Errors name the `path` that it will have.
 
-    def __init__(self, file: Path, path: Path) -> None:
+    It is new, or its first `size` bytes are those of an interrupted encoding. Raises `ResumeError` if they are missing.
+    """
+
+    def __init__(self, file: Path, path: Path, size: int = 0) -> None:
         self.path = path
-        self.size = 0
-        self._written_back = 0  # bytes at the beginning that the system was asked to write to the disk
+        self.size = self._written_back = size  # the bytes that the system was asked to write to the disk
         with name_errors(path, file):
-            self._stream = FileIO(os.fspath(file), "w+")
+            if size and (not file.exists() or file.stat().st_size < size):
+                raise ResumeError(
+                    f"{file}: is gone or cut short, so the encoding cannot be resumed: start over with overwrite=True "
+                    "(--overwrite) and without resume"
+                )
+            self._stream = FileIO(os.fspath(file), "r+" if size else "w+")
+            self._stream.truncate(size)
 
     def append(self, data: bytes | NDArray[Any]) -> None:
         """Append numbers. Raises `OSError` if writing fails."""
@@ -66,13 +80,6 @@ class ArrayFile:
             self._stream.seek(position)
             return np.fromfile(self._stream, dtype, count)
 
-    def truncate(self, size: int) -> None:
-        """Remove everything after a position in bytes. Raises `OSError` if that fails."""
-        with name_errors(self.path):
-            self._stream.truncate(size)
-        self.size = size
-        self._written_back = min(self._written_back, size)
-
     def _write_back(self) -> None:
         """Let the system begin to write to the disk what it would otherwise keep until the file is flushed.
 
@@ -90,6 +97,10 @@ class ArrayFile:
             self._stream.close()
 
 
+#: Opens the file of a path with its first bytes: none for a new file.
+OpenFile = Callable[[Path, int], ArrayFile]
+
+
 class TokenWriter:
     """Appends to a token file of a set, and to its index, if there is one.
 
@@ -100,16 +111,27 @@ class TokenWriter:
         checksum: the CRC-32 of the ids as they are in the file.
     """
 
-    def __init__(self, ids: ArrayFile, index: ArrayFile | None, tokens: TokenSet) -> None:
-        self.path: Path = ids.path
-        self.tokens = self.documents = self.last_end = 0
-        self.checksum = self._checksum_of_ended = 0
-        self._ids, self._index, self._layout = ids, index, tokens.layout
-        self._dtype = DTYPES[tokens.dtype]
+    def __init__(self, path: Path, tokens: TokenSet, open_file: OpenFile, state: Sequence[int] = _NEW) -> None:
+        self.path = path
+        self.tokens, self.documents, self.last_end, self.checksum, self._checksum_of_ended = state
+        self._layout, self._dtype = tokens.layout, DTYPES[tokens.dtype]
         self._start = NPY_HEADER if tokens.layout == "npy" else 0
-        ids.append(bytes(self._start))
-        if index is not None:
-            index.append(bytes(megatron.HEADER_SIZE if tokens.layout == "megatron" else OFFSET_DTYPE.itemsize))
+        head, entry = OFFSET_DTYPE.itemsize, OFFSET_DTYPE.itemsize
+        if tokens.layout == "megatron":
+            head, entry = megatron.HEADER_SIZE, megatron.LENGTHS.itemsize
+        is_new = state is _NEW
+        index = index_path(path, tokens.layout) if tokens.has_index else None
+        self._ids = open_file(path, 0 if is_new else self._start + self.tokens * self._dtype.itemsize)
+        self._index = None if index is None else open_file(index, 0 if is_new else head + self.documents * entry)
+        if is_new:
+            self._ids.append(bytes(self._start))
+        if is_new and self._index is not None:
+            self._index.append(bytes(head))
+
+    @property
+    def state(self) -> list[int]:
+        """What the writer knows of its files, to continue them later. Their sizes follow from it."""
+        return [self.tokens, self.documents, self.last_end, self.checksum, self._checksum_of_ended]
 
     def write(self, ids: Ids, ends: NDArray[np.int64] = NO_ENDS) -> None:
         """Append ids.
@@ -135,12 +157,15 @@ class TokenWriter:
         self.tokens += len(ids)
 
     def take_unfinished(self) -> Iterator[Ids]:
-        """Remove the ids of the document that has not ended, and yield them. Raises `OSError`."""
+        """Give up the ids of the document that has not ended, and yield them. `trim` removes them. Raises `OSError`."""
         for first in range(self.last_end, self.tokens, _AT_A_TIME):
             position = self._start + first * self._dtype.itemsize
             yield self._ids.read_at(position, self._dtype, min(_AT_A_TIME, self.tokens - first))
-        self._ids.truncate(self._start + self.last_end * self._dtype.itemsize)
         self.tokens, self.checksum = self.last_end, self._checksum_of_ended
+
+    def trim(self, file: Path) -> None:
+        """Remove ids that were taken from the finished `file`, which a checkpoint needs until there is another one."""
+        os.truncate(file, self._start + self.tokens * self._dtype.itemsize)
 
     def finish(self) -> None:
         """Complete and close the files. A document that has not ended ends here. Raises `OSError`."""
@@ -175,11 +200,17 @@ def _npy_header(dtype: np.dtype[Any], length: int) -> bytes:
 class PartWriter:
     """Appends to the token files of a split, of at most `shard_tokens` ids each. All but the last are complete."""
 
-    def __init__(self, tokens: TokenSet, split: Split, files: NewFiles, streams: ExitStack) -> None:
+    def __init__(self, tokens: TokenSet, split: Split, open_file: OpenFile, checkpoint: Checkpoint | None) -> None:
         self.parts: list[TokenWriter] = []
         self.tokens = self.documents = 0
-        self._set, self._split, self._files, self._streams = tokens, split, files, streams
-        self._begin_part()
+        self._set, self._split, self._open_file = tokens, split, open_file
+        if checkpoint is None:
+            self._begin_part()
+            return
+        for state in checkpoint.parts[split]:
+            self._begin_part(state=state)
+        self.tokens = sum(part.tokens for part in self.parts)
+        self.documents = checkpoint.state["documents"][split]
 
     def write(self, ids: Ids, ends: NDArray[np.int64]) -> None:
         """Append ids, as `TokenWriter.write` does."""
@@ -200,19 +231,14 @@ class PartWriter:
             self._begin_part()
         self.parts[-1].write(ids, ends)
 
-    def _begin_part(self, ids: Iterable[Ids] = ()) -> None:
-        """Begin the next part, with ids from the end of the one before, which is then complete."""
-        path = self._set.file(self._split, len(self.parts))
-        index = self._new_array(index_path(path, self._set.layout)) if self._set.has_index else None
-        part = TokenWriter(self._new_array(path), index, self._set)
+    def _begin_part(self, ids: Iterable[Ids] = (), state: Sequence[int] = _NEW) -> None:
+        """Begin or continue the next part, with ids from the end of the one before, which is then complete."""
+        part = TokenWriter(self._set.file(self._split, len(self.parts)), self._set, self._open_file, state)
         for some in ids:
             part.write(some)
         if self.parts:
             self.parts[-1].finish()
         self.parts.append(part)
-
-    def _new_array(self, path: Path) -> ArrayFile:
-        return self._streams.enter_context(closing(ArrayFile(self._files.new(path), path)))
 
 
 class TokenSetWriter:
@@ -221,11 +247,19 @@ class TokenSetWriter:
     The further `facts` of the sidecars may be changed until the files are complete.
     """
 
-    def __init__(self, tokens: TokenSet, facts: Mapping[str, Any], files: NewFiles, streams: ExitStack) -> None:
+    def __init__(
+        self, tokens: TokenSet, facts: Mapping[str, Any], files: NewFiles, streams: ExitStack, journal: Journal
+    ) -> None:
+        def open_file(path: Path, size: int) -> ArrayFile:
+            return streams.enter_context(closing(ArrayFile(files.new(path), path, size)))
+
         self.facts = dict(facts)
-        self.splits = {split: PartWriter(tokens, split, files, streams) for split in tokens.splits}
+        self.journal = journal
+        self.splits = {split: PartWriter(tokens, split, open_file, journal.checkpoint) for split in tokens.splits}
         self._set, self._files = tokens, files
+        self._durable = {split: len(writer.parts) - 1 for split, writer in self.splits.items()}
         self._numbers = np.random.PCG64(tokens.options.seed)  # its stream is the same in all versions of numpy
+        self._numbers.advance(self.documents)
         self._threshold = np.uint64(int(tokens.options.val_fraction * 2.0**64))
         self._open = self._draw(1)  # whether the document that has not ended belongs to the validation split
 
@@ -258,6 +292,27 @@ class TokenSetWriter:
             if own:
                 split.write(np.concatenate(own), np.cumsum(lengths[chosen[:-1]]))
 
+    def checkpoint(self, state: Mapping[str, Any]) -> None:
+        """Make durable what was written so far, so that the encoding can be resumed from here. Raises `OSError`."""
+        changed: dict[str, Any] = {}
+        for split, writer in self.splits.items():
+            first, self._durable[split] = self._durable[split], len(writer.parts) - 1
+            changed[split] = first, [part.state for part in writer.parts[first:]]
+            for part in writer.parts[first:]:
+                for path in self._set.files_of(part.path):
+                    if path in self._files.temporary:
+                        with name_errors(path):
+                            sync_file(self._files.temporary[path])
+        documents = {split: writer.documents for split, writer in self.splits.items()}
+        self.journal.save({**state, "tokens": self.tokens, "documents": documents, "parts": changed})
+        self._files.kept = True
+        for split, writer in self.splits.items():
+            self._trim(writer.parts[changed[split][0] : -1])
+
+    def _trim(self, parts: Sequence[TokenWriter]) -> None:
+        for part in parts:
+            part.trim(self._files.temporary[part.path])
+
     def _draw(self, count: int) -> NDArray[np.bool_]:
         chosen: NDArray[np.bool_] = self._numbers.random_raw(count) < self._threshold
         return chosen
@@ -266,6 +321,7 @@ class TokenSetWriter:
         """Complete the files, and write their sidecars. Raises `OSError` if writing fails."""
         for split, writer in self.splits.items():
             writer.parts[-1].finish()
+            self._trim(writer.parts[self._durable[split] :])
             for number, part in enumerate(writer.parts):
                 self._write_sidecar(part, self._set.describe(split, number, len(writer.parts)))
 
@@ -294,23 +350,39 @@ class TokenSetWriter:
 
 
 @contextmanager
-def new_token_set(tokens: TokenSet, facts: Mapping[str, Any]) -> Iterator[TokenSetWriter]:
+def new_token_set(
+    tokens: TokenSet, facts: Mapping[str, Any], fingerprint: Fingerprint | None = None
+) -> Iterator[TokenSetWriter]:
     """Write the token files of a set: all files, or none if the block raises.
 
     Whoever finds the ids of the first token file finds all other files of the set, too, even if the process is killed
     at any time (see `new_files`). After the block, earlier token files are removed first (see `TokenSet.stale_files`).
     Then the new files get their names: the sidecars first, because they say whether there is an index, and the ids of
     the first token file last. Sidecars have `facts`, too, at least ``{"tokenizer": {"sha256": tokenizer_hash(…)}}``.
-    Raises as `new_files` does.
+
+    With a fingerprint the writer may make checkpoints, and the files of an interrupted encoding are continued with
+    `resume`. Raises as `new_files` and `open_journal` do.
     """
-    remove_dead_parts(tokens.first, lambda name: tokens.owner(name)[0] is not None)
     for file in tokens.files_of(tokens.first):
         temporary_path(file)  # now, not after the work: some names are longer than the first one
-    with ExitStack() as streams, new_files() as files:
-        first = files.new(tokens.first)
-        with name_errors(tokens.first, first):
-            hold_part(streams.enter_context(first.open("wb")))
-        writer = TokenSetWriter(tokens, facts, files, streams)
+    with open_journal(tokens, fingerprint) as journal, ExitStack() as streams, new_files() as files:
+        files.owner, files.kept = journal.owner, journal.kept
+        if journal.checkpoint is not None and journal.checkpoint.publishing:
+            _take_back(tokens, journal)
+        writer = TokenSetWriter(tokens, facts, files, streams, journal)
         yield writer
         writer.finish()
         files.stale = [*tokens.stale_files(files.temporary)]
+        if journal.kept:
+            journal.save({})
+
+
+def _take_back(tokens: TokenSet, journal: Journal) -> None:
+    """Give the files that had their names already their temporary names again. The first one was to be the last."""
+    assert journal.checkpoint is not None  # noqa: S101 -- for the type checker
+    for split in tokens.splits:
+        for number in range(len(journal.checkpoint.parts[split])):
+            for path in tokens.files_of(tokens.file(split, number)):
+                temporary = temporary_path(path, journal.owner)
+                if not temporary.exists() and path.exists():
+                    Path(os.path.realpath(path)).rename(temporary)

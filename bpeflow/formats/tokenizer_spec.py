@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
+from bpeflow._util import native
 from bpeflow._util.literals import special_bytes
 from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_repr, steps_of
@@ -69,6 +70,27 @@ class TokenizerSpec:
             unmatched = vocab.unmatched if pattern == vocab.pattern else None
         names = load_normalizer(vocab.normalizer if normalizer is None else normalizer).names
         return cls(vocab, pattern, whole_tokens, unmatched or "isolate", names)
+
+    def native(self, first_level: int) -> native.Vocabulary:
+        """Return the argument of native functions that encode. Its first level is this number of merges."""
+        vocab = self.vocab
+        tokens, ordinary = vocab.packed()
+        byte_ids = np.array(vocab.byte_ids, np.uint32)
+        merges = np.ascontiguousarray(vocab.merge_ids, np.uint32)
+        argument = native.Vocabulary(
+            tokens.data,
+            tokens.offsets.ctypes.data,
+            ordinary.data,
+            ordinary.offsets.ctypes.data,
+            len(vocab),
+            byte_ids.ctypes.data,
+            merges.ctypes.data,
+            len(merges),
+            first_level,
+            self.whole_tokens or vocab.merging_yields_all,
+        )
+        argument.kept = (tokens, ordinary, byte_ids, merges)  # it has their addresses alone
+        return argument
 
 
 @runtime_checkable

@@ -34,7 +34,7 @@ _STYLE = {
     "font.size": 9,
     "grid.color": "#e1e4e8",
     "legend.frameon": False,
-    "svg.fonttype": "none",  # text takes less room than its outlines
+    "svg.fonttype": "path",  # outlines: another font, wider than the one measured here, would be clipped
     "svg.hashsalt": "bpeflow",  # the same file each time
 }
 
@@ -93,9 +93,11 @@ class Charts:
             if not log.endswith("y"):
                 axes.set_ylim(bottom=0, top=top)
             for axis, direction in ((axes.xaxis, "x"), (axes.yaxis, "y")):
+                low, high = axis.get_view_interval()
                 if direction in log:
+                    axis.set_major_locator(self._ticker.LogLocator(subs=(1, 2, 5) if high < 300 * low else (1,)))
                     axis.set_minor_formatter(self._ticker.NullFormatter())
-                if max(axis.get_view_interval()) >= 1000:
+                if direction in log or high >= 1000:
                     axis.set_major_formatter(self._ticker.EngFormatter(sep=""))  # 32k, 1.5M
             if len(curves) > 1:
                 axes.legend()
@@ -110,8 +112,9 @@ class Charts:
             axes.barh(names, [end - begin for _, begin, end in spans], left=starts, height=0.6)
             axes.invert_yaxis()
             axes.grid(axis="y", visible=False)
-            axes.set_xlabel("seconds")
             axes.set_xlim(left=0)
+            axes.xaxis.set_major_locator(self._ticker.MaxNLocator(6))
+            axes.xaxis.set_major_formatter(self._ticker.EngFormatter("s"))  # 500 ms
 
         return self._image(draw, height=0.8 + 0.25 * len(spans))
 
@@ -191,21 +194,30 @@ def draw_growth(charts: Charts, growth: Curve | None) -> str:
         dotted = sizes, [factor * size**exponent for size in sizes]
         sentences += [
             "Dotted: Heaps' law, fitted, up to four times the corpus.",
-            f"n pre-tokens have about {factor:.3g} × n^{exponent:.3f} distinct ones, so twice the corpus would "
-            f"have {2**exponent:.2f} times as many.",
+            f"n pre-tokens have about {float(f'{factor:.3g}'):,g} × n^{exponent:.3f} distinct ones, so twice the "
+            f"corpus would have {2**exponent:.2f} times as many.",
         ]
     chart = charts.lines({"": growth}, "pre-tokens", "distinct pre-tokens", log="xy", fit=dotted)
     return figure(title, chart, *sentences)
 
 
-def draw_merge_counts(charts: Charts, vocab: Vocab) -> str:
-    """Return the figure of the counts of merges."""
-    curve = merge_count_curve(vocab.merge_counts or ())
-    if len(curve[0]) < 2:
+def draw_merge_counts(charts: Charts, vocab: Vocab, second_stage: int | None = None) -> str:
+    """Return the figure of the counts of merges, where a second stage of superwords may begin at a rank."""
+    counts = vocab.merge_counts or ()
+    if second_stage is None:
+        stages = {"": merge_count_curve(counts)}
+    else:
+        first, second = counts[:second_stage], counts[second_stage:]
+        stages = {"words": merge_count_curve(first), "superwords": merge_count_curve([None] * second_stage + [*second])}
+    curves = {name: curve for name, curve in stages.items() if len(curve[0]) > 1}
+    if not curves:
         return figure("Merge counts", "", "The counts of the merges were not kept with the tokenizer.")
-    chart = charts.lines({"": curve}, "rank of the merge", "count", log="xy")
-    last = f"{curve[1][-1]:,.0f} times for the last merge."
-    return figure("Merge counts", chart, "How often each pair occurred when it was merged.", last)
+    chart = charts.lines(curves, "rank of the merge", "count", log="xy")
+    last = [*curves.values()][-1][1][-1]
+    sentences = ["How often each pair occurred when it was merged.", f"{last:,.0f} times for the last merge."]
+    if second_stage is not None:
+        sentences.append(f"The second stage, of superwords, begins after {second_stage:,} merges.")
+    return figure("Merge counts", chart, *sentences)
 
 
 def draw_token_lengths(charts: Charts, vocab: Vocab) -> str:
@@ -223,15 +235,16 @@ def draw_bytes_per_token(charts: Charts, curve: Curve | None, sample: str) -> st
     title = "Bytes per token by size of the vocabulary"
     if curve is None:
         return figure(title, "", sample)
-    enough = enough_size(curve)
-    sentence = (
-        f"From about {enough[0]:,} entries on ({enough[1]:.2f} bytes per token), doubling the vocabulary saves less "
-        "than 5 % of the tokens."
-        if enough
-        else "Doubling the vocabulary saves more than 5 % of the tokens at every size."
-    )
+    sentences = [f"Measured on {sample}."]
+    if enough := enough_size(curve):
+        sentences.append(
+            f"From about {enough[0]:,} entries on ({enough[1]:.2f} bytes per token), doubling the vocabulary saves "
+            "less than 5 % of the tokens."
+        )
+    elif curve[0][-1] >= 2 * curve[0][0]:
+        sentences.append("Doubling the vocabulary saves more than 5 % of the tokens at every size.")
     chart = charts.lines({"": curve}, "entries of the vocabulary", "bytes per token", log="x")
-    return figure(title, chart, f"Measured on {sample}.", sentence)
+    return figure(title, chart, *sentences)
 
 
 # ---- curves ----

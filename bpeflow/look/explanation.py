@@ -67,6 +67,7 @@ class Step:
         right: the bytes of the right token.
         id: the id of the result.
         start: where the left token starts, in bytes of the pre-token.
+        stage: the stage of training that learned it, 1 or 2, with superwords; None if it is unknown.
     """
 
     rank: int
@@ -75,6 +76,7 @@ class Step:
     right: bytes
     id: int
     start: int
+    stage: int | None = None
 
     def __str__(self) -> str:
         """Say which merge was applied."""
@@ -91,6 +93,7 @@ class Missed:
         left: the bytes of the left token.
         right: the bytes of the right token.
         taken_by: the merge that came first, as its rank is lower or its place is further left.
+        stage: the stage of training that learned it, as in `Step`.
     """
 
     rank: int
@@ -98,6 +101,7 @@ class Missed:
     left: bytes
     right: bytes
     taken_by: Step
+    stage: int | None = None
 
     def __str__(self) -> str:
         """Say which merge came first."""
@@ -312,7 +316,8 @@ def _title(token: Token) -> str:
 
 
 def _rank(merge: Step | Missed) -> str:
-    return f"rank {merge.rank:,}" + (f", count {merge.count:,}" if merge.count is not None else "")
+    stage = f"stage {merge.stage}, " if merge.stage is not None else ""
+    return f"{stage}rank {merge.rank:,}" + (f", count {merge.count:,}" if merge.count is not None else "")
 
 
 class _Merged(NamedTuple):
@@ -328,9 +333,15 @@ class _Merged(NamedTuple):
 class Explainer:
     """Explains texts with a tokenizer. Thread-safe."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        """Prepare a tokenizer, which takes a fraction of a second if it has hundreds of thousands of merges."""
+    def __init__(self, tokenizer: Tokenizer, second_stage: int | None = None) -> None:
+        """Prepare a tokenizer, which takes a fraction of a second if it has hundreds of thousands of merges.
+
+        Args:
+            tokenizer: the tokenizer.
+            second_stage: the rank of the first merge of the second stage, with superwords; None if it is unknown.
+        """
         vocab = tokenizer.vocab
+        self._second_stage = second_stage
         self._tokenizer, self._vocab = tokenizer, vocab
         self._merges = merge_table(vocab.merge_ids)
         self._counts = vocab.merge_counts or (None,) * vocab.merge_count
@@ -386,15 +397,18 @@ class Explainer:
             merge = merging.find(position)
             if merge is not None:
                 left, right = self._vocab.merges[merge[0]]
-                entry = Missed(merge[0], self._counts[merge[0]], left, right, step)
+                entry = Missed(merge[0], self._counts[merge[0]], left, right, step, self._stage(merge[0]))
                 missed.setdefault(merging.following[position], []).append(entry)
 
         for rank, result, position in merging.steps():
             left, right = self._vocab.merges[rank]
-            steps.append(Step(rank, self._counts[rank], left, right, result, position))
+            steps.append(Step(rank, self._counts[rank], left, right, result, position, self._stage(rank)))
             miss(merging.previous[position], steps[-1])
             miss(merging.following[position], steps[-1])
         starts = [position for position, token_id in enumerate(merging.ids) if token_id is not None]
         parts = [pretoken[start:end] for start, end in pairwise([*starts, len(pretoken)])]
         borders = tuple(Border("no merge", None, tuple(missed.get(start, ()))) for start in starts[1:])
         return _Merged("pre-token", [i for i in merging.ids if i is not None], parts, tuple(steps), borders)
+
+    def _stage(self, rank: int) -> int | None:
+        return None if self._second_stage is None else 1 + (rank >= self._second_stage)

@@ -108,6 +108,7 @@ function draw() {
 async function search() {
   vocab ??= await unpack(element("vocabulary").textContent);
   found = find(element("search").value, element("order").value);
+  element("rows").hidden = false;
   element("rows").scrollTop = 0;
   element("found").textContent = `${found.length.toLocaleString("en")} of ${vocab.bytes.length.toLocaleString("en")} tokens`;
   draw();

@@ -53,7 +53,7 @@ _VOCABULARY_BYTES = 1_400_000
 #: Samples of the monitor that are drawn. More look the same.
 _DRAWN_SAMPLES = 200
 
-#: Pieces of the sample that are shown, and the characters of each.
+#: Pieces of the sample that are shown of a single source, of which each of several has one, and characters of each.
 _PIECES, _LENGTH = 3, 500
 
 
@@ -94,7 +94,7 @@ def _figures(run: RunData, charts: Charts) -> Iterator[str]:
     yield draw_growth(charts, run.growth)
     if run.tokenizer is None:
         return
-    yield draw_merge_counts(charts, run.tokenizer.vocab)
+    yield draw_merge_counts(charts, run.tokenizer.vocab, run.report.second_stage)
     yield draw_token_lengths(charts, run.tokenizer.vocab)
     curve = None
     if run.encoded:
@@ -105,8 +105,8 @@ def _figures(run: RunData, charts: Charts) -> Iterator[str]:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: bool = False) -> str:
-    """Return a table. The first column is text, and the others are figures if `numbers`. Cells are escaped."""
-    kinds = ["value", *["number" if numbers else "value"] * (len(header) - 1)]
+    """Return a table. The first column has names, and the others figures if `numbers`. Cells are escaped."""
+    kinds = ["name", *["number" if numbers else "value"] * (len(header) - 1)]
 
     def line(tag: str, cells: Sequence[str]) -> str:
         return "".join(f'<{tag} class="{kind}">{escape(cell)}</{tag}>' for kind, cell in zip(kinds, cells, strict=True))
@@ -260,7 +260,7 @@ def _as_text(value: Any) -> str:
     if value is None or value == []:
         return "–"
     if isinstance(value, list):
-        return ", ".join(_as_text(entry) for entry in value)
+        return ("\n" if isinstance(value[0], Mapping) else ", ").join(_as_text(entry) for entry in value)
     if isinstance(value, Mapping):
         return "; ".join(f"{key}: {_as_text(entry)}" for key, entry in value.items() if entry not in (None, []))
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -274,7 +274,7 @@ def _sources(run: RunData) -> Iterator[str]:
         rows = [
             [
                 source.name,
-                str(source.weight),
+                f"{source.weight:.10g}",
                 "all" if source.sample is None else f"a sample of {format_size(source.sample.max_bytes)}",
                 f"{source.files:,}",
                 format_size(source.bytes),
@@ -291,15 +291,20 @@ def _sources(run: RunData) -> Iterator[str]:
 
 
 def _samples(run: RunData) -> Iterator[str]:
-    """Yield some pieces of text in tokens."""
-    texts = [text for texts in run.sample.texts.values() for text in texts]
-    texts = [text for text in texts if len(text) >= _LENGTH] or texts
-    if run.tokenizer is None or not texts:
+    """Yield some pieces of text in tokens: of a single source several, of several sources one each."""
+    found = {source: [text for text in map(str.strip, texts) if text] for source, texts in run.sample.texts.items()}
+    found = {source: texts for source, texts in found.items() if texts}
+    if run.tokenizer is None or not found:
         return
-    explainer = Explainer(run.tokenizer)
+    explainer = Explainer(run.tokenizer, run.report.second_stage)
     yield "<h2>Samples</h2>"
-    for text in texts[:: max(len(texts) // _PIECES, 1)][:_PIECES]:
-        yield f'<div class="text">{explainer.explain(text.strip()[:_LENGTH]).to_html()}</div>'
+    for source, texts in found.items():
+        texts = [text for text in texts if len(text) >= _LENGTH] or texts
+        pieces = _PIECES if len(found) == 1 else 1
+        if pieces == 1:
+            yield f"<h3>{escape(source)}</h3>"
+        for text in texts[:: max(len(texts) // pieces, 1)][:pieces]:
+            yield f'<div class="text">{explainer.explain(text[:_LENGTH]).to_html()}</div>'
 
 
 # ---- the vocabulary ----
@@ -319,7 +324,7 @@ def _vocabulary(run: RunData) -> Iterator[str]:
         '<select id="order" aria-label="order"><option value="id">by id</option>'
         '<option value="shortest">shortest first</option><option value="longest">longest first</option></select>\n'
         '<span id="found" class="faint"></span>\n</div>\n<noscript>Searching needs JavaScript.</noscript>\n'
-        '<div id="rows" tabindex="0"><table><thead><tr><th class="number">id</th><th>token</th><th>made of</th>'
+        '<div id="rows" tabindex="0" hidden><table><thead><tr><th class="number">id</th><th>token</th><th>made of</th>'
         '<th class="number">count</th><th class="number">bytes</th></tr></thead>'
         '<tbody><tr><td id="above" colspan="5"></td></tr></tbody><tbody id="visible"></tbody>'
         '<tbody><tr><td id="below" colspan="5"></td></tr></tbody></table></div>'

@@ -26,6 +26,9 @@ _SCRIPTS = (
     "Nko", "Tifinagh", "Cherokee", "Canadian_Aboriginal", "Yi", "Braille", "Coptic", "Runic",
 )  # fmt: skip
 
+#: Text after a token of which a pattern may make another pre-token: superwords end with a space before digits only.
+_FOLLOWING = ("", "0", "a", "!!")
+
 #: Ends that complete the beginning of any character.
 _CHARACTER_ENDS = (b"", b"\x80", b"\x80\x80", b"\xa0\x80", b"\x80\x80\x80", b"\xa0\x80\x80")
 
@@ -87,7 +90,8 @@ class VocabFigures:
             letters are ``"digits"``, ``"punctuation and symbols"``, ``"white space"`` or ``"part of a character"``.
         incomplete: the tokens that are not valid UTF-8, because they begin or end inside a character.
         never: the tokens that are proved to occur in the ids of no text.
-        unproved: the tokens that their own text does not yield, and of which it is not known whether another text does.
+        unproved: the tokens that their own text does not yield, alone or before a digit, a letter or punctuation, and
+            of which it is not known whether another text does.
         longest: the longest tokens.
         merge_counts: the training counts of merges at ranks 0, 9, 99 and so on, and of the last; empty if unknown.
     """
@@ -154,15 +158,19 @@ def longest_tokens(vocab: Vocab, count: int) -> list[VocabToken]:
 
 
 def reached_ids(tokenizer: Tokenizer) -> set[int]:
-    """Return the ids of the tokens that their own text yields, and nothing else."""
+    """Return the ids of the tokens that their own text yields, alone or before one of `_FOLLOWING`."""
     spec = tokenizer.to_spec()
     if spec.unmatched == "error":  # where text is dropped, the ids have other bytes
         tokenizer = Tokenizer.from_spec(replace(spec, unmatched="drop"))
     tokens = {
         i: token.decode() for i, token in enumerate(spec.vocab.ordinary_tokens) if token and not is_incomplete(token)
     }
-    encoded = tokenizer.encode_ordinary_batch(list(tokens.values()))
-    return {i for i, ids in zip(tokens, encoded, strict=True) if ids == [i]}
+    reached: set[int] = set()
+    for following in _FOLLOWING:
+        rest = [i for i in tokens if i not in reached]
+        encoded = tokenizer.encode_ordinary_batch([tokens[i] + following for i in rest])
+        reached |= {i for i, ids in zip(rest, encoded, strict=True) if ids and ids[0] == i}
+    return reached
 
 
 def never_tokens(tokenizer: Tokenizer) -> Iterator[NeverToken]:

@@ -102,7 +102,7 @@ def learn_tables(sources: tuple[str, ...], tables: CompiledPattern | str) -> Non
 
 
 #: Changes with the tables, and with what compiling makes of a pattern.
-_FORMAT = 3
+_FORMAT = 4
 
 
 def _cache_path(sources: Sequence[str]) -> Path:

@@ -10,7 +10,9 @@ the DFA's state, whether a gap is open before the attempt, whether a match was s
 which would be read again if the attempt ended now: those since the match, or, if there was none, since the first
 character of the attempt. When an attempt ends, the pending characters and the one just read are followed from the
 start state on. So a transition leads from one configuration to the next, and on the way boundaries turn out to be
-before the character just read, or before the previous one. If a boundary is further back, or more than one character
+before the character just read, or before the previous one. (A match is seen when the character after it is read. If it
+is seen whichever that is, and ends a gap before the previous character, this is noted one character earlier, while that
+boundary is near enough.) If a boundary is further back, or more than one character
 is pending, the transition is *special*: the matcher finds that attempt's match with the DFA instead, and continues
 after it in the first configuration or, if there was no match, after its first character in the configuration
 `gap_start`.
@@ -93,6 +95,7 @@ class _Builder:
         self._numbers: dict[_Config, int] = {}
         self._number(_Config())
         self._gaps = dfa.leaves_gaps()
+        self._matches = [all(match for _, match in row) for row in dfa.table]  # states that always end a match
         self._gap_start = self._number(_Config(in_gap=True)) if self._gaps else 0
         self._flags: list[list[int]] = []
         self._moves: list[list[int]] = []
@@ -133,6 +136,10 @@ class _Builder:
                 else:
                     pending = (read,) if config.pending == () else None
                 config = config._replace(state=after, fresh=False, pending=pending)
+                if config.in_gap and self._matches[after] and pending and back == 0:
+                    boundaries.add(1)
+                    ends_gap = True
+                    config = config._replace(in_gap=False, matched=True, pending=())
             elif config.fresh:
                 if read != self._dfa.end:
                     config = _Config(in_gap=True)

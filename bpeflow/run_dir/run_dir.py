@@ -183,6 +183,10 @@ class RunDir:
             with ExitStack() as locked:
                 lock = locked.enter_context(RunLock(self.path))
                 remove_left_behind(lock.left_behind.get("scratch"))
+                first_stage = self.path / UNFINISHED / FIRST_STAGE
+                if (first_stage / LOCK_FILE).exists():  # its run was killed
+                    with RunLock(first_stage) as killed:
+                        remove_left_behind(killed.left_behind.get("scratch"))
                 remove_parts(self.path / UNFINISHED)
                 remove_useless(self.path)
                 self._lock = lock
@@ -385,11 +389,7 @@ def _empty(unfinished: Path, *kept: str) -> None:
     remove_segments(unfinished / SEGMENTS)
     remove_parts(unfinished)
     _remove(unfinished, (CHECKPOINT_FILE, *RUN_FILES, SETTINGS_FILE, DONE_FILE), kept)
-    first_stage = unfinished / FIRST_STAGE
-    if (first_stage / LOCK_FILE).exists():  # the run was killed
-        with RunLock(first_stage) as lock:
-            remove_left_behind(lock.left_behind.get("scratch"))
-    remove_unfinished(first_stage)
+    remove_unfinished(unfinished / FIRST_STAGE)
     _remove_empty_folders(unfinished)
 
 

@@ -138,6 +138,11 @@ class RunReport:
         """Whether the run was to learn merges, but has not got there."""
         return self.learning is None and not self.settings.get("skip_merge")
 
+    @property
+    def second_stage(self) -> int | None:
+        """The rank of the first merge of the second stage; None if the tokenizer has no superwords."""
+        return self.learning.replayed if self.learning and self.settings.get("superwords") else None
+
     def write(self, path: Path) -> None:
         """Write the report with its checksum; atomically. Raises `OSError`."""
         write_json(path, asdict(self), indent=2)

@@ -44,6 +44,9 @@ def describe_run(report: RunReport) -> Iterator[tuple[str, str]]:
 
 def _counting_details(counting: CountingReport) -> list[str]:
     lines = []
+    if cut := counting.cut:
+        again = f", cut again as {format_count(len(cut.too_high), 'cut')} left too few merges" if cut.too_high else ""
+        lines.append(f"superwords: cut at pairs that occur less than {cut.lowest_count:,} times{again}")
     if (segments := counting.segments) and segments.resumed:
         already = f"{segments.resumed:,} of {format_count(segments.segments, 'segment')}"
         lines.append(f"{already}, {format_size(segments.resumed_bytes)} of text, were already counted")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: Size of the cache of merged pre-tokens, in bytes. Larger: fewer pre-tokens of a large corpus are merged again.
 #: Smaller: more of the cache stays in the processor's caches, and less memory is used.
-DEFAULT_CACHE_BYTES = 128 * 1024 * 1024
+DEFAULT_CACHE_BYTES = 256 * 1024 * 1024
 
 #: The same for streams. Larger: a stream would exceed the 1 MB that it may use altogether. Smaller: more pre-tokens are
 #: merged again.

@@ -22,7 +22,6 @@ from bpeflow._util.native import (
     Encoding,
     Handle,
     Prepared,
-    Vocabulary,
     address,
     check_status,
     load_library,
@@ -416,23 +415,7 @@ def _encode_prepared() -> tuple[Callable[..., int], Callable[..., int]]:
 
 def new_model(spec: TokenizerSpec, first: int) -> Handle:
     """Return a vocabulary in native memory. Its first level is the `first` merges of the lowest ranks."""
-    vocab = spec.vocab
-    tokens, ordinary = vocab.packed()
-    byte_ids = np.array(vocab.byte_ids, np.uint32)
-    merges = np.ascontiguousarray(vocab.merge_ids, np.uint32)
-    native = Vocabulary(
-        tokens.data,
-        tokens.offsets.ctypes.data,
-        ordinary.data,
-        ordinary.offsets.ctypes.data,
-        len(vocab),
-        byte_ids.ctypes.data,
-        merges.ctypes.data,
-        len(merges),
-        first,
-        spec.whole_tokens or vocab.merging_yields_all,
-    )
-    return Handle(load_library("encode"), "model", byref(native))
+    return Handle(load_library("encode"), "model", byref(spec.native(first)))
 
 
 def first_level(spec: TokenizerSpec) -> int:

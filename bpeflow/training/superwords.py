@@ -62,13 +62,21 @@ def with_second_pattern(base: TokenizerSpec, settings: Settings) -> TokenizerSpe
 
 def first_stage_vocab(base: TokenizerSpec, settings: Settings, size: int) -> Vocab:
     """Return a prefix of the first stage: a vocabulary of at most the transition size."""
-    return Vocab.build(
+    vocab = Vocab.build(
         base.vocab.merges,
         settings.special_tokens,
         special_tokens_first=settings.special_tokens_first,
         reuse_tokens=settings.tie_break == "huggingface",
         max_tokens=size,
     )
+    return with_first_counts(vocab, base.vocab)
+
+
+def with_first_counts(vocab: Vocab, first_stage: Vocab) -> Vocab:
+    """Add the training counts of the merges of the first stage, which the second one does not learn."""
+    first = first_stage.merge_counts or (None,) * first_stage.merge_count
+    second = (vocab.merge_counts or ())[len(first) :]
+    return vocab.annotated(merge_counts=(first + second)[: vocab.merge_count] or None)
 
 
 def load_first_stage(settings: Settings, counted_in: Path | None, counts_pattern: Pattern | None) -> TokenizerSpec:

@@ -234,6 +234,8 @@ def _encode_words(counts: PretokenCounts, base: TokenizerSpec, task: MergeTask) 
     made = vocab.merge_ids[:, 2]  # can be the id of a special token, too
     number_of_id[made] = [numbers[left + right] for left, right in vocab.merges]
 
+    if counts.cut is not None:  # a fragment can be equal to a token that only a whole pre-token becomes
+        base = replace(base, whole_tokens=False)
     encoder = new_encoder(base, cache_bytes=0)  # no pre-token occurs twice
     ids: list[npt.NDArray[np.uint32]] = []
     lengths: list[npt.NDArray[np.int64]] = []

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
@@ -21,8 +22,10 @@ from bpeflow.errors import ConfigError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.progress import Observer, observer_for
 from bpeflow.run_dir.layout import (
+    CHECKPOINT_FILE,
     COUNTS_FILE,
     PAGE_FILE,
+    REPORT_FILE,
     RUN_FILES,
     SEGMENTS,
     UNFINISHED,
@@ -50,6 +53,7 @@ from bpeflow.run_dir.run_files import (
 )
 from bpeflow.run_dir.summary import describe_run
 from bpeflow.signatures import takes_settings
+from bpeflow.training.cut import CutCounting, why_whole
 from bpeflow.training.learn import LearnedMerges, learn_with_settings, warn_of_long_tokens
 from bpeflow.training.superwords import (
     check_first_stage,
@@ -59,6 +63,7 @@ from bpeflow.training.superwords import (
     load_first_stage,
     rereadable,
     second_stage_settings,
+    with_first_counts,
     with_second_pattern,
 )
 from bpeflow.training.task import check_formats, resolve_initial, spec_of, split_off_tokenizer
@@ -251,6 +256,7 @@ class _Training:
                 self._base = with_second_pattern(self._base, settings)
         check_formats(self._counting, self._base)
         self._first_stage: TokenizerSpec | None = None
+        self._cut: CutCounting | None = None
         self._observer = observer
 
     @property
@@ -274,8 +280,14 @@ class _Training:
             found = find_counts(settings, corpus.fingerprint, two_stages)
             if found is None:
                 folder.begin(settings)
+            text_bytes = corpus.corpus.total_bytes
             if two_stages:
-                self._learn_first_stage(documents, folder.path if found and found.finished else folder.unfinished)
+                within = folder.path if found and found.finished else folder.unfinished
+                text_bytes = self._learn_first_stage(documents, within)
+            if self._base is not None and settings.superwords:
+                why = why_whole(settings, corpus, text_bytes, documents)
+                log.info("superwords: %s", f"chunks are counted whole: {why}" if why else "chunks are cut")
+                self._cut = None if why else CutCounting(self._base, settings)
             if found is None:
                 counts, report = self._count(corpus, folder)
             elif found.finished and nothing_left(settings, self._fingerprint, found.report):
@@ -286,15 +298,24 @@ class _Training:
                 report = replace(
                     start_report(settings), corpus=earlier.corpus, counting=earlier.counting, resumed=COUNTS_FILE
                 )
-            return self._learn(counts, report, folder)
+            while (result := self._learn(counts, report, folder)) is None:
+                folder.begin(settings, stale=(REPORT_FILE, COUNTS_FILE, CHECKPOINT_FILE))
+                if self._cut is not None and counts.cut is not None:
+                    self._cut.lower(counts.cut)
+                counts, report = self._count(corpus, folder)
+            return result
 
-    def _learn_first_stage(self, documents: Iterable[Any] | None, within: Path | None) -> None:
-        """Train the tokenizer that superwords extend, in a subfolder of the folder given, unless it is there."""
+    def _learn_first_stage(self, documents: Iterable[Any] | None, within: Path | None) -> int | None:
+        """Train the tokenizer that superwords extend, in a subfolder of the folder given, unless it is there.
+
+        Return the size of the text.
+        """
         log.info("superwords: the first stage, to %d entries", self._settings.transition)
-        spec = _Training(first_stage_settings(self._settings, within), None, self._observer).of_corpus(documents).spec
-        if spec is None:
+        first = _Training(first_stage_settings(self._settings, within), None, self._observer).of_corpus(documents)
+        if first.spec is None:
             raise ConfigError(f"{self._settings.out_dir}: the first stage has no vocabulary: start over with --restart")
-        self._begin_second_stage(spec)
+        self._begin_second_stage(first.spec)
+        return first.report.corpus.bytes if first.report.corpus else None
 
     def _begin_second_stage(self, first_stage: TokenizerSpec) -> None:
         self._first_stage = first_stage
@@ -319,7 +340,13 @@ class _Training:
             report = replace(start_report(settings), counts=counts_path)
             if earlier is not None:
                 report = replace(report, corpus=earlier.corpus, counting=earlier.counting)
-            return self._learn(counts, report, folder)
+            result = self._learn(counts, report, folder)
+            if result is None:
+                raise ConfigError(
+                    f"vocab_size: chunks were cut for fewer superwords than {settings.sizes[-1]:,} entries take when "
+                    f"{counts_path} was counted: give a smaller one, or train from the corpus"
+                )
+            return result
 
     def _count(self, corpus: CorpusCounter, folder: RunDir) -> tuple[PretokenCounts, RunReport]:
         """Count the corpus and write the counts with a report, so that `merge` and `resume` can start from here."""
@@ -329,7 +356,8 @@ class _Training:
             folder.monitor(settings.monitor.enabled, observer, append=settings.resume) as on_sample,
             _cluster(settings.engine) as cluster,
         ):
-            counted = corpus.count(observer, on_sample, interval, cluster)
+            count = partial(self._cut.count, corpus) if self._cut else corpus.count
+            counted = count(observer, on_sample, interval, cluster)
         folder.write(COUNTS_FILE, counted.counts.dump)
         if folder.unfinished is not None:
             counted.counts.kept_in(folder.unfinished / COUNTS_FILE)
@@ -339,8 +367,11 @@ class _Training:
             corpus.forget_segments()
         return counted.counts, report
 
-    def _learn(self, counts: PretokenCounts, report: RunReport, folder: RunDir) -> TrainResult:
-        """Learn the merges, write a tokenizer of each size, and complete the run."""
+    def _learn(self, counts: PretokenCounts, report: RunReport, folder: RunDir) -> TrainResult | None:
+        """Learn the merges, write a tokenizer of each size, and complete the run.
+
+        Return None if pre-tokens were cut where further merges may be.
+        """
         settings, spec, learned = self._settings, None, None
         if not settings.skip_merge:
             started = perf_counter()
@@ -348,6 +379,9 @@ class _Training:
             checkpoint = MergeCheckpoint(unfinished, counts, self._fingerprint) if unfinished is not None else None
             learned = learn_with_settings(counts, settings.for_learning(), (), self._observer, checkpoint, self._base)
             seconds = perf_counter() - started
+            full = len(self._spec_of_size(learned, settings.sizes[-1]).vocab) == settings.sizes[-1]
+            if not full and counts.cut and counts.cut.lowest_count > settings.min_frequency:
+                return None
             for size in settings.sizes:
                 spec = self._spec_of_size(learned, size)
                 subfolder = "" if size == settings.sizes[-1] else vocab_subfolder(size)
@@ -370,6 +404,8 @@ class _Training:
         if self._first_stage is not None and size <= len(self._first_stage.vocab):
             return replace(self._first_stage, vocab=first_stage_vocab(self._first_stage, settings, size))
         vocab = learned.vocab(special_tokens_first=settings.special_tokens_first, max_tokens=size)
+        if self._first_stage is not None:
+            vocab = with_first_counts(vocab, self._first_stage.vocab)
         return spec_of(vocab, self._counting, self._base)
 
     def _write_page(self, report: RunReport, folder: RunDir) -> None:

@@ -28,12 +28,24 @@ const char *bpeflow_instructions() {
     return bpeflow::instructions();
 }
 
-int bpeflow_table_new(const char *instructions, bpeflow_table **table) {
+int bpeflow_units_new(const bpeflow_vocabulary *vocabulary, const std::uint32_t *pairs, std::uint64_t count,
+                      bpeflow_units **units) {
+    if (!units) return BPEFLOW_BAD_ARGUMENT;
+    *units = nullptr;
+    if (!vocabulary || !bpeflow::Model::is_valid(*vocabulary)) return BPEFLOW_BAD_ARGUMENT;
+    return bpeflow::status_of([&] { *units = new bpeflow_units{{*vocabulary, pairs, count}}; });
+}
+
+void bpeflow_units_free(bpeflow_units *units) {
+    delete units;
+}
+
+int bpeflow_table_new(const char *instructions, bpeflow_units *units, bpeflow_table **table) {
     if (!table) return BPEFLOW_BAD_ARGUMENT;
     *table = nullptr;
     const bpeflow::Kernels *const kernels = bpeflow::find_kernels(instructions);
     if (!kernels) return BPEFLOW_BAD_ARGUMENT;
-    return bpeflow::status_of([&] { *table = new bpeflow_table(*kernels); });
+    return bpeflow::status_of([&] { *table = new bpeflow_table(*kernels, units); });
 }
 
 int bpeflow_table_count(bpeflow_table *table, const bpeflow_pattern *pattern, const std::uint8_t *text,

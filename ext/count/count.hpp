@@ -1,11 +1,17 @@
-// The handle of a table.
+// The handles of tables and units.
 #pragma once
 
 #include "counter.hpp"
 #include "kernels.hpp"
+#include "units.hpp"
+
+struct bpeflow_units {
+    bpeflow::Units units;
+};
 
 struct bpeflow_table {
-    explicit bpeflow_table(const bpeflow::Kernels &kernels) : counter(kernels) {}
+    bpeflow_table(const bpeflow::Kernels &kernels, bpeflow_units *units)
+        : counter(kernels, units ? &units->units : nullptr) {}
 
     bpeflow::Counter counter;
 };

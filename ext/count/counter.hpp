@@ -1,4 +1,4 @@
-// Counting the pre-tokens of texts: scanner → table.
+// Counting the pre-tokens of texts: scanner → [units →] table.
 #pragma once
 
 #include "bpeflow.h"
@@ -7,10 +7,12 @@
 #include "pattern.hpp"
 #include "scan.hpp"
 #include "table.hpp"
+#include "units.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -43,7 +45,9 @@ struct Document {
 
 class Counter {
   public:
-    explicit Counter(const Kernels &kernels) : kernels_(kernels), table_(kernels) {}
+    // Count pairs or fragments instead of pre-tokens if there are units.
+    Counter(const Kernels &kernels, Units *units)
+        : kernels_(kernels), table_(kernels), reader_(units ? new UnitReader(*units, kernels) : nullptr) {}
 
     // Count the pre-tokens of a text, which must be valid UTF-8.
     void count(const Pattern &pattern, const std::uint8_t *text, std::size_t length) {
@@ -80,11 +84,20 @@ class Counter {
     void count_piece(const Pattern &pattern, const std::uint8_t *start, const std::uint8_t *end,
                      const std::uint8_t *readable_end) {
         const Unmatched found = scan(pattern, kernels_, start, static_cast<std::size_t>(end - start),
-                                     [&](const PretokenBatch &tokens) { table_.count(tokens, readable_end); });
+                                     [&](const PretokenBatch &tokens) { add(tokens, readable_end); });
         unmatched_.bytes += static_cast<std::uint64_t>(end - start);
         if (found.bytes == 0) return;
         if (unmatched_.unmatched == 0) show(found, start, end);
         unmatched_.unmatched += found.bytes;
+    }
+
+    void add(const PretokenBatch &tokens, const std::uint8_t *readable_end) {
+        if (reader_)
+            reader_->add(tokens, readable_end, [this](const PretokenBatch &batch, const std::uint8_t *batch_end) {
+                table_.count(batch, batch_end);
+            });
+        else
+            table_.count(tokens, readable_end);
     }
 
     // Keep a copy of the first unmatched text of a piece as an example.
@@ -105,6 +118,7 @@ class Counter {
 
     const Kernels &kernels_;
     Table table_;
+    const std::unique_ptr<UnitReader> reader_; // null to count pre-tokens
     bpeflow_unmatched_text unmatched_{};
     std::vector<std::uint8_t> example_;
 };

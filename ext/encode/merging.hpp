@@ -22,6 +22,8 @@ namespace bpeflow {
 
 class Merging {
   public:
+    static constexpr std::size_t SHORT = 8;
+
     explicit Merging(const Pairs &pairs, const Kernels &kernels = KERNELS_SCALAR) : pairs_(pairs), kernels_(kernels) {}
 
     // Merge the bytes of a pre-token, at least one. The result, ids(), is valid until the next call.
@@ -43,6 +45,25 @@ class Merging {
             merge_few(OfTokens{pairs_, tokens}, count);
         else
             merge_many(OfTokens{pairs_, tokens}, count);
+    }
+
+    // Merge up to SHORT tokens in their place. Return the number of the ids that are left.
+    std::size_t merge_short(std::uint32_t *ids, std::size_t count) const {
+        Merge merges[SHORT];
+        for (std::size_t i = 0; i + 1 < count; i++) merges[i] = pairs_.find(ids[i], ids[i + 1]);
+        while (count > 1) {
+            const std::size_t at = static_cast<std::size_t>(std::min_element(merges, merges + count - 1) - merges);
+            if (merges[at] == NO_MERGE) break;
+            ids[at] = made_by(merges[at]);
+            count--;
+            for (std::size_t i = at + 1; i < count; i++) {
+                ids[i] = ids[i + 1];
+                merges[i - 1] = merges[i];
+            }
+            if (at + 1 < count) merges[at] = pairs_.find(ids[at], ids[at + 1]);
+            if (at > 0) merges[at - 1] = pairs_.find(ids[at - 1], ids[at]);
+        }
+        return count;
     }
 
     // Return whether merging these bytes yields the single token `id`.

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "failure.hpp"
-#include "hash.hpp"
 #include "id_writer.hpp"
 #include "kernels.hpp"
 #include "lookup.hpp"
@@ -59,18 +58,8 @@ class TwoLevels {
     static constexpr std::size_t words = 64, window = words * bits;
     static constexpr std::size_t longest = UINT32_MAX / 2; // of a piece and a window, in bytes: offsets have 31 bits
     static constexpr std::size_t beyond = 16;              // elements of arrays that the kernels and writers may touch
-    // These take 600 kB. With 32,768 runs, memory takes the time that merging saves.
-    static constexpr std::size_t kept_runs = 8192;
     static constexpr std::size_t kept_memory = std::size_t{1} << 20;
     static_assert(window < PretokenBatch::MOST);
-
-    // A run that was merged before.
-    struct Run {
-        static constexpr std::uint32_t none = UINT32_MAX; // no token
-        static constexpr std::size_t MOST = 8;
-
-        std::uint32_t units[MOST] = {none}, count = 0, ids[MOST] = {}; // `none` after the last unit
-    };
 
     bool is_whole(const PretokenBatch &tokens, std::size_t i) const {
         return second_.find_whole(tokens.text + tokens.starts[i], tokens.ends[i] - tokens.starts[i]) !=
@@ -188,24 +177,11 @@ class TwoLevels {
             std::copy_n(units_.data() + start, pending_, units_.data()); // a long run is not copied each time
     }
 
-    // Write the ids of a run. Most are short and recur, so the ids of the latest ones are kept: of each slot's last one.
-    template <typename Ids> void put_run(const std::uint32_t *units, std::size_t count, Ids &ids) {
-        if (count > Run::MOST) {
-            merging_.merge(units, count);
-            return ids.put(merging_.ids(), merging_.count());
-        }
-        std::uint32_t key[Run::MOST];
-        for (std::size_t i = 0; i < Run::MOST; i++) key[i] = i < count ? units[i] : Run::none;
-        std::uint64_t hash = 0;
-        for (std::size_t i = 0; i < Run::MOST; i += 2) hash = hash_step(hash, std::uint64_t{key[i]} << 32 | key[i + 1]);
-        Run &run = runs_[hash_end(hash) % kept_runs];
-        if (!std::equal(key, key + Run::MOST, run.units)) {
-            merging_.merge(units, count);
-            std::copy_n(key, Run::MOST, run.units);
-            run.count = static_cast<std::uint32_t>(merging_.count());
-            std::copy_n(merging_.ids(), run.count, run.ids);
-        }
-        ids.put_run(run.ids, run.count);
+    // Write the ids of a run, whose units are overwritten. Most are short.
+    template <typename Ids> void put_run(std::uint32_t *units, std::size_t count, Ids &ids) {
+        if (count <= Merging::SHORT) return ids.put_run(units, merging_.merge_short(units, count));
+        merging_.merge(units, count);
+        ids.put(merging_.ids(), merging_.count());
     }
 
     // Set the bit of each unit before `limit` that can be joined to the next one. The first bit is that of unit `first_`.
@@ -214,9 +190,11 @@ class TwoLevels {
         joints_.assign((limit - first_) / bits + 1, 0);
         std::size_t unit = first_;
         for (std::uint64_t &word : joints_) {
-            const std::size_t end = std::min(unit + bits, limit);
-            for (unsigned bit = 0; unit < end; bit++, unit++)
-                word |= std::uint64_t{second_.can_join(units_[unit], units_[unit + 1])} << bit;
+            const std::uint32_t *const units = units_.data() + unit;
+            const std::size_t count = std::min(bits, limit - unit);
+            for (std::size_t i = 0; i < count; i++)
+                word |= std::uint64_t{second_.can_join(units[i], units[i + 1])} << i;
+            unit += count;
         }
         for (const std::size_t end : ends_) {
             const std::size_t i = end - 1 - first_;
@@ -243,7 +221,6 @@ class TwoLevels {
     std::vector<std::size_t> ends_;             // of pre-tokens, in pieces, then in units
     std::vector<std::uint32_t> units_;          // `known_` are in use
     std::vector<std::uint64_t> joints_;
-    std::vector<Run> runs_{kept_runs};
     std::size_t pending_ = 0, known_ = 0, first_ = 0;
 };
 

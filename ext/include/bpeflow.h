@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Incremented with every change below. Python refuses a library with another number. */
-#define BPEFLOW_ABI 17
+#define BPEFLOW_ABI 18
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
@@ -98,6 +98,26 @@ enum bpeflow_cut {
 BPEFLOW_API uint64_t bpeflow_pattern_find_cut(const bpeflow_pattern *pattern, const uint8_t *text, uint64_t size,
                                               uint64_t start, uint32_t flags);
 
+/* ---- vocabularies ---------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    const uint8_t *token_data;       /* the bytes of each token, including special tokens */
+    const int64_t *token_offsets;    /* [tokens + 1], from 0; empty for an unused id */
+    const uint8_t *ordinary_data;    /* the pre-token that each token can be as a whole */
+    const int64_t *ordinary_offsets; /* [tokens + 1], from 0; empty if text cannot yield it, as for a special token */
+    uint32_t tokens;                 /* below 2^32 - 1 */
+    const uint32_t *byte_ids;        /* [256], each below `tokens` */
+    /* [3 * merge_count]: left, right, result, by ascending rank. If a pair occurs twice, the first counts. */
+    const uint32_t *merges;
+    uint64_t merge_count; /* below 2^32 - 1 */
+    /* The number of merges of the first level, which are encoded before all others. Any number up to merge_count gives the
+     * same ids. Encoding is fast if these merge words, and the others words to superwords. */
+    uint64_t first_level;
+    /* boolean: a pre-token equal to an ordinary token becomes that token, regardless of merges; of several ids the
+     * lowest */
+    uint32_t whole_tokens;
+} bpeflow_vocabulary;
+
 /* ---- counting pre-tokens --------------------------------------------------------------------------------------- */
 
 /* The Unicode version that classifies letters, numbers and white space, as a static string. */
@@ -110,9 +130,22 @@ typedef struct bpeflow_table bpeflow_table;
  * string: a subset of avx512, avx2, ssse3 and neon, then scalar, which is always available. */
 BPEFLOW_API const char *bpeflow_instructions(void);
 
-/* Create a table. `instructions` is one of these sets, or NULL for the best. On success *table is a handle,
- * otherwise NULL. */
-BPEFLOW_API int bpeflow_table_new(const char *instructions, bpeflow_table **table);
+/* For superwords: pre-tokens as *units*, the ids that a vocabulary without its pattern gives them (count/units.hpp). Any
+ * number of tables, in any threads, may use the same units at once. */
+typedef struct bpeflow_units bpeflow_units;
+
+/* Create units. Tables then count, instead of pre-tokens, the fragments that are left where pre-tokens are cut between
+ * the units of each pair that is not among `pairs`: [2 * count], left and right. Fragments of one unit are left out. If
+ * `pairs` is NULL, tables count all pairs of adjacent units, each as 8 bytes: left and right as big-endian numbers. On
+ * success *units is a handle, otherwise NULL. */
+BPEFLOW_API int bpeflow_units_new(const bpeflow_vocabulary *vocabulary, const uint32_t *pairs, uint64_t count,
+                                  bpeflow_units **units);
+
+BPEFLOW_API void bpeflow_units_free(bpeflow_units *units);
+
+/* Create a table. `instructions` is one of these sets, or NULL for the best. `units`, which must outlive the table, are
+ * NULL to count pre-tokens. On success *table is a handle, otherwise NULL. */
+BPEFLOW_API int bpeflow_table_new(const char *instructions, bpeflow_units *units, bpeflow_table **table);
 
 /* Count the pre-tokens of a text, which must be valid UTF-8. */
 BPEFLOW_API int bpeflow_table_count(bpeflow_table *table, const bpeflow_pattern *pattern, const uint8_t *text,
@@ -316,24 +349,6 @@ BPEFLOW_API void bpeflow_learner_free(bpeflow_learner *learner);
 
 /* A vocabulary prepared for encoding and decoding. It is immutable, so any number of threads may use it at once. */
 typedef struct bpeflow_model bpeflow_model;
-
-typedef struct {
-    const uint8_t *token_data;       /* the bytes of each token, including special tokens */
-    const int64_t *token_offsets;    /* [tokens + 1], from 0; empty for an unused id */
-    const uint8_t *ordinary_data;    /* the pre-token that each token can be as a whole */
-    const int64_t *ordinary_offsets; /* [tokens + 1], from 0; empty if text cannot yield it, as for a special token */
-    uint32_t tokens;                 /* below 2^32 - 1 */
-    const uint32_t *byte_ids;        /* [256], each below `tokens` */
-    /* [3 * merge_count]: left, right, result, by ascending rank. If a pair occurs twice, the first counts. */
-    const uint32_t *merges;
-    uint64_t merge_count; /* below 2^32 - 1 */
-    /* The number of merges of the first level, which are encoded before all others. Any number up to merge_count gives the
-     * same ids. Encoding is fast if these merge words, and the others words to superwords. */
-    uint64_t first_level;
-    /* boolean: a pre-token equal to an ordinary token becomes that token, regardless of merges; of several ids the
-     * lowest */
-    uint32_t whole_tokens;
-} bpeflow_vocabulary;
 
 /* Create a model. On success *model is a handle, otherwise NULL. */
 BPEFLOW_API int bpeflow_model_new(const bpeflow_vocabulary *vocabulary, bpeflow_model **model);

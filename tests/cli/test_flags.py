@@ -91,7 +91,7 @@ def test_a_vocabulary_size_in_thousands(corpus: Path) -> None:
             "--out -: standard output takes the ids of one file in binary; index needs a file",
         ),
         (["encode"], "missing: --tokenizer, --out (see bpeflow encode --help)"),
-        (["merge", "--counts", "x", "--pattern", "x"], "unknown flag --pattern"),
+        (["merge", "--counts", "x", "--pattern", "x"], "unknown flag --pattern (see bpeflow merge --help)"),
         (["--pattern"], "--pattern: needs a value (--flag=VALUE if that begins with a dash)"),
         (["--special_tokens_file", "none"], "cannot read the special tokens none: No such file or directory"),
         (["--set", "vocab_sise=3"], "unknown setting vocab_sise (did you mean vocab_size?)"),

@@ -123,7 +123,10 @@ def test_settings_are_frozen() -> None:
         ({"input": 3.5}, "input: must be a valid list, found 3.5"),
         ({"special_tokens": None}, "special_tokens: must be a valid list, found None"),
         ({"init_from": 3}, "init_from: need the name of a file or a folder, found 3"),
-        ({"input": [{"content": "low"}]}, "has no paths; if these are documents, .* as text_field, found {'content'"),
+        (
+            {"input": [{"content": "low"}]},
+            "a source needs paths, .* documents in Python need text_field, .*, found {'content'",
+        ),
         ({"chunk_size": "lots"}, "chunk_size"),
         ({"chunk_size": 0}, "chunk_size"),
         ({"num_counter": 0}, "num_counter"),

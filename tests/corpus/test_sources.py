@@ -92,6 +92,7 @@ def test_weights_with_decimals_are_exact(tmp_path: Path, documents: list[str]) -
         exact = trained([1, 0.5, 0.2], f"exact{number}", min_frequency=least, **options)
         assert exact.counts == whole.counts
         assert exact.merges == whole.merges
+        assert [source.weight for source in exact.report.corpus.sources] == [1, 0.5, 0.2]
     assert main(["merge", "--counts", str(tmp_path / "exact0"), "--out_dir", str(tmp_path / "again")]) == 0
     assert tuple(bpeflow.Tokenizer.load(tmp_path / "again").vocab.merges) == whole.merges
     resumed = trained([10, 5, 2], "whole", min_frequency=10 * least, resume=True)
@@ -153,7 +154,7 @@ def test_a_sample_larger_than_its_source_is_all_of_it(
         ({"name": "a", "path": "x", "weight": 0}, r"sources\.0\.weight"),
         ({"name": "a", "path": "x", "weight": "nan"}, r"sources\.0\.weight"),
         ({"name": "a", "path": "x", "weight": 1 / 3}, r"sources\.0\.weight: need a number with at most three decimals"),
-        ({"name": "a"}, r"sources\.0: has no paths"),
+        ({"name": "a"}, r"sources\.0: a source needs paths"),
         ({"name": "a", "path": "no/such"}, "source a: the input no/such does not exist"),
         ([{"name": "a", "path": "x"}, {"name": "a", "path": "y"}], "two sources have the name 'a'"),
     ],

@@ -77,7 +77,7 @@ def test_calls_are_asked_for_when_there_is_room(
 def test_a_task_that_was_lost_too_often_ends_the_run(ray: InlineRay, tmp_path: Path) -> None:
     ray.lost = {0}
     with pytest.raises(
-        TaskLostError, match=r"^square 0 was lost 3 time\(s\): The worker died unexpectedly\. If memory is short, lower"
+        TaskLostError, match=r"^square 0 was lost 3 times: The worker died unexpectedly\. If memory is short, lower"
     ) as caught:
         run(tmp_path, squares(4), retries=2)
     assert "\n" not in str(caught.value)
@@ -134,7 +134,7 @@ def test_reports_have_the_work_of_a_task(ray: InlineRay, tmp_path: Path) -> None
 def test_a_cluster_without_room_is_refused(ray: InlineRay) -> None:
     ray.memory = 10**9
     settings = EngineSettings(kind="ray", cpus_per_task=9)
-    with pytest.raises(EngineError, match=r"task of 9 core\(s\) and 2\.0 GB: at most 2 and 1\.0 GB; lower engine\."):
+    with pytest.raises(EngineError, match=r"task of 9 cores and 2\.0 GB: at most 2 and 1\.0 GB; lower engine\."):
         connect(settings).__enter__()
 
 

@@ -198,7 +198,7 @@ def test_ray_prints_nothing_about_a_loss(nodes: Any, tmp_path: Path) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (ended.stdout, ended.returncode) == ("", 1)
     [line] = ended.stderr.splitlines()
-    assert line.startswith("die was lost 2 time(s): The worker died unexpectedly while executing this task.")
+    assert line.startswith("die was lost 2 times: The worker died unexpectedly while executing this task.")
 
 
 # ---- counting ----
@@ -267,7 +267,7 @@ def test_a_task_that_always_dies(
     nodes: Any, cluster: Cluster, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ray_tasks, "CountTasks", DeadlyTasks)
-    with pytest.raises(TaskLostError, match=r"count segment \d .* was lost 2 time\(s\): The worker died unexpectedly"):
+    with pytest.raises(TaskLostError, match=r"count segment \d .* was lost 2 times: The worker died unexpectedly"):
         count(nodes, str(corpus), tmp_path / "run", retries=1)
 
 

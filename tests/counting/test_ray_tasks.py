@@ -195,7 +195,7 @@ def test_a_task_that_is_always_lost_is_named_with_its_file_and_the_run_resumed(
     corpus: Path, tmp_path: Path, ray: InlineRay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ray.slots, ray.lost = 1, {2, 3}
-    with pytest.raises(TaskLostError, match=r"^count segment \d \(.*/corpus/[ac].*\) was lost 2 time\(s\): The worker"):
+    with pytest.raises(TaskLostError, match=r"^count segment \d \(.*/corpus/[ac].*\) was lost 2 times: The worker"):
         count(corpus, tmp_path / "run", {"retries": 1})
     InlineRay().use(monkeypatch)
     counted = count(corpus, tmp_path / "run")

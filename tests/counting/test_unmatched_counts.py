@@ -78,6 +78,7 @@ MESSAGES = [
     ("isolate", "ß", "WARNING", "pattern: 'ß' matches nothing in the corpus, e.g. in 'Hello, world 12!'"),
     ("isolate", r"\p{L}+|\P{L}", "", ""),
     ("drop", r"\p{L}+|\P{L}", "", ""),
+    ("isolate", "superbpe", "", ""),
 ]
 
 

@@ -1,4 +1,7 @@
-"""Encodings of all layouts, killed at random over an earlier one: the old files or the new ones, never a mixture."""
+"""Encodings of all layouts, killed at random over an earlier one: the old files or the new ones, never a mixture.
+
+Most are resumed, and killed again.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,8 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "parts": {"shard_tokens": 9000},
     "parts of a split": {"shard_tokens": 9000, "val_fraction": 0.2, "index": True},
     "megatron": {"format": "megatron"},
+    "parts for megatron": {"format": "megatron", "shard_tokens": 9000, "val_fraction": 0.2},
+    "npy": {"format": "npy", "shard_tokens": 9000, "index": True},
 }
 
 
@@ -36,7 +41,8 @@ def test_killed_encodings_end_with_the_right_bytes(layout: str, form: str, tmp_p
     else:
         path.write_bytes(gzip.compress("".join(json.dumps({"text": text}) + "\n" for text in TEXTS).encode()))
     earlier.write_text("<|endoftext|>".join(TEXTS[:30]), encoding="utf-8")
-    others = [LAYOUTS[layout], random.Random(seed).choice(list(LAYOUTS.values()))]
+    same_name = [options for name, options in LAYOUTS.items() if (name == "npy") == (layout == "npy")]
+    others = [LAYOUTS[layout], random.Random(seed).choice(same_name)]
     work = {
         "folder": str(tmp_path), "tokenizer": str(save_tokenizer(tmp_path / "tokenizer")), "seed": seed,
         "input": str(path), "options": LAYOUTS[layout], "earlier": str(earlier), "earlier_options": others[seed % 2],
@@ -46,3 +52,4 @@ def test_killed_encodings_end_with_the_right_bytes(layout: str, form: str, tmp_p
     summary = json.loads(done.stdout)
     print(summary)  # noqa: T201
     assert summary["kills"] >= 2
+    assert summary["resumed"] >= 1

@@ -102,10 +102,13 @@ def disk(tmp_path: Path) -> Iterator[Path | None]:
 
 #: The place where the disk fills up, and the message.
 FULL = {
-    "segment": (MAIN["segment"], r"cannot write .*/segments/000001.shard: {}. Make room on its disk.*--resume"),
+    "segment": (
+        MAIN["segment"],
+        r"cannot write .*/segments/000001.shard: {}. Make room on its disk, then resume: finished segments",
+    ),
     "record": (
         Place("bpeflow.counting.segments:SegmentRecord.save", 2, segment_size="300kb"),
-        r"cannot write .*/segments/000001.json: {}. Make room on its disk.*--resume",
+        r"cannot write .*/segments/000001.json: {}. Make room on its disk, then resume: finished segments",
     ),
     "writing counts": (MAIN["writing counts"], r".*/unfinished/counts.npz: {}; .*write elsewhere"),
     "writing the report": (
@@ -134,6 +137,8 @@ def test_a_disk_that_fills_up(
     assert run.status == 1, run.err
     reason = "No space left on device" if disk else "File too large"
     assert re.search("bpeflow: " + said.format(reason), run.err), run.err
+    if stage in ("segment", "record"):
+        assert f"to continue: bpeflow --resume --out_dir {out}" in run.err
     assert "Traceback" not in run.err
     run.assert_clean()
     assert finished_files(out) == contents(earlier)

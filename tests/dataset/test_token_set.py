@@ -378,7 +378,10 @@ def test_a_failure_leaves_the_earlier_set(tmp_path: Path) -> None:
 
 
 def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
-    for name in ("train_000000.bin", "train_000007.bin", "train_000007.bin.idx", "val_000000.bin", "other_000000.bin"):
+    for name in (
+        "train_000000.bin", "train_000000.bin.ckpt", "train_000007.bin", "train_000007.bin.idx", "val_000000.bin",
+        "other_000000.bin",
+    ):  # fmt: skip
         (tmp_path / f".{name}.4194305.part").write_bytes(b"")
     encode_set(tmp_path)
     assert [name for name in contents(tmp_path) if name.endswith(".part")] == [".other_000000.bin.4194305.part"]

@@ -207,19 +207,22 @@ STOP = "stop"
 
 
 class SlowToPickle:
-    """An item that keeps the feeder thread of `multiprocessing.Queue` busy, as large data would."""
+    """An item that keeps the feeder thread of `multiprocessing.Queue` busy until an event, as large data would."""
+
+    def __init__(self, event: Any) -> None:
+        self.event = event
 
     def __reduce__(self) -> tuple[Any, ...]:
-        time.sleep(0.5)
+        self.event.wait(30)
         return (str, ("data",))
 
 
-def put_data(queue: Any, data_is_put: Any) -> None:
-    queue.put(SlowToPickle())
+def put_data(queue: Any, data_is_put: Any, stop_has_arrived: Any) -> None:
+    queue.put(SlowToPickle(stop_has_arrived))
     data_is_put.set()
 
 
-def put_stop_after_the_data(queue: Any, data_is_put: Any) -> None:
+def put_stop_after_the_data(queue: Any, data_is_put: Any, _: Any) -> None:
     data_is_put.wait()
     queue.put(STOP)
 
@@ -228,13 +231,16 @@ def put_stop_after_the_data(queue: Any, data_is_put: Any) -> None:
 def test_in_a_plain_queue_the_stop_of_one_worker_overtakes_the_data_of_another() -> None:
     """Why there are no sentinels: see the head of flow/pipes.py."""
     context = multiprocessing.get_context("spawn")
-    queue, data_is_put = context.Queue(), context.Event()
+    queue, data_is_put, stop_has_arrived = context.Queue(), context.Event(), context.Event()
     workers = [
-        context.Process(target=target, args=(queue, data_is_put)) for target in (put_data, put_stop_after_the_data)
+        context.Process(target=target, args=(queue, data_is_put, stop_has_arrived))
+        for target in (put_data, put_stop_after_the_data)
     ]
     for worker in workers:
         worker.start()
-    arrived = [queue.get(), queue.get()]
+    arrived = [queue.get()]
+    stop_has_arrived.set()
+    arrived.append(queue.get())
     for worker in workers:
         worker.join()
     queue.close()

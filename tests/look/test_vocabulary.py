@@ -78,6 +78,10 @@ def test_a_token_that_the_pattern_splits_is_unproved() -> None:
     assert b" a" not in {token.bytes for token in figures.unproved}
 
 
+def test_a_token_that_the_pattern_leaves_whole_in_some_texts_is_reached() -> None:
+    assert 256 in reached_ids(tokenizer_of((b"a", b" "), pattern="superbpe", unmatched="isolate"))  # before a digit
+
+
 def test_a_pattern_that_refuses_text_is_no_obstacle() -> None:
     tokenizer = tokenizer_of((b"a", b"b"), (b"!", b"!"), pattern="[a-z]+", unmatched="error")
     assert 256 in reached_ids(tokenizer)

@@ -22,6 +22,7 @@ from bpeflow.pretokenize.automaton import MAX_CLASSES
 from bpeflow.pretokenize.compiled import Matcher, compile_pattern, compile_step
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.pretokenize.tables import STRONG, UNSAFE, WEAK, CompiledPattern, CompiledStep, UnsupportedPattern
+from bpeflow.pretokenize.transducer import SPECIAL
 
 every_pattern = pytest.mark.parametrize("name", SPLIT_PATTERNS)
 nasty_texts = st.text(st.sampled_from(HOT), max_size=30)
@@ -159,6 +160,20 @@ def test_gaps_that_only_the_end_of_a_text_leaves() -> None:
     assert compile_step(r"(?s:.)(?s:.)").has_gaps
     assert compile_step(r"(?s:.)+?(?=a|b)").has_gaps
     assert not compile_step(r"(?s:.)+?(?=a|b)|(?s:.)").has_gaps
+
+
+@pytest.mark.parametrize("source", [r" ?[a-z]+", r" ?[a-z]+ ?", r" ?[a-z]"])
+def test_a_match_after_a_gap_and_a_space_is_not_sought_again(source: str) -> None:
+    """The gap's end, two characters back when the match is seen, is noted while it is one character back."""
+    step = compile_step(source)
+    first = np.frombuffer(step.first, np.uint32)
+    moves = np.frombuffer(step.moves, np.uint16).reshape(-1, step.classes + 1)
+    flags = np.frombuffer(step.flags, np.uint8).reshape(moves.shape)
+    config = 0
+    for character in ",, ab,, c  ":
+        read = step.range_class[np.searchsorted(first, ord(character), "right") - 1]
+        assert not flags[config, read] & SPECIAL
+        config = moves[config, read]
 
 
 def test_a_transducer_that_were_too_large_is_left_out() -> None:

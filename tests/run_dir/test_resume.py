@@ -194,7 +194,7 @@ def test_an_interrupted_run_is_resumed(
     os.kill(program.pid, number)
     _, err = program.communicate()
     assert program.returncode == status
-    assert "continue with --resume" in err
+    assert err.count(f"to continue: bpeflow --resume --out_dir {out}") == err.count("continue") == 1
     assert "Traceback" not in err
     assert not orphans(children)
     assert {path.relative_to(out).as_posix() for path in out.glob("*/*")} == {
@@ -228,7 +228,7 @@ def test_a_killed_worker_leaves_a_run_to_resume(
     failed = run(*command(large, out, "--resume"), **fault)
     assert failed.returncode == 1
     assert "SIGKILL" in failed.stderr
-    assert "continue with --resume" in failed.stderr
+    assert "to continue: bpeflow --resume" in failed.stderr
     assert not (out / ".lock").exists()
     refused = run(*command(large, out))
     assert refused.returncode == 2
@@ -245,7 +245,7 @@ def test_a_full_disk_leaves_a_run_to_resume(large: Path, tmp_path: Path, expecte
     failed = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=120, preexec_fn=limit)
     assert failed.returncode == 1
     assert "File too large" in failed.stderr
-    assert "continue with --resume" in failed.stderr
+    assert "to continue: bpeflow --resume" in failed.stderr
     assert "Traceback" not in failed.stderr
     assert not list(out.rglob(".*"))
     assert assert_resumes(large, out, expected)["counting"]["segments"]["resumed"] >= 1

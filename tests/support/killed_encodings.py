@@ -21,19 +21,27 @@ from typing import Any
 from killed_runs import kill_at
 
 import bpeflow
+from bpeflow.dataset import journal
 
 
 def encode(
-    tokenizer: bpeflow.Tokenizer, source: str, out: Path, options: dict[str, Any], last_step: int | None
+    tokenizer: bpeflow.Tokenizer,
+    source: str,
+    out: Path,
+    options: dict[str, Any],
+    last_step: int | None,
+    resume: bool = False,
 ) -> bool:
-    """Encode in a child that is killed at `last_step`. Return whether it was killed."""
+    """Encode in a child that is killed at `last_step`. Return whether it was killed. Each chunk has a checkpoint."""
     if (child := os.fork()) == 0:
         status = 3
         try:
             os.fsync = lambda descriptor: None
             if last_step is not None:
                 kill_at(last_step, str(out.parent))
-            tokenizer.encode_file(source, out, overwrite=True, num_threads=2, chunk_size=20_000, **options)
+            journal.INTERVAL = 0
+            work = {"num_threads": 2, "chunk_size": 20_000, "overwrite": True, "resume": resume}
+            tokenizer.encode_file(source, out, **work, **options)
             status = 0
         except BaseException:
             traceback.print_exc()
@@ -54,34 +62,37 @@ def main() -> None:
     work = json.loads(sys.argv[1])
     folder, choose = Path(work["folder"]), random.Random(work["seed"])
     tokenizer = bpeflow.Tokenizer.load(work["tokenizer"])
+    name = "c.npy" if work["options"].get("format") == "npy" else "c.bin"
     earlier, unbroken = folder / "earlier", folder / "unbroken"
     earlier.mkdir()
-    encode(tokenizer, work["earlier"], earlier / "c.bin", work["earlier_options"], None)
+    encode(tokenizer, work["earlier"], earlier / name, work["earlier_options"], None)
     shutil.copytree(earlier, unbroken)
-    assert not encode(tokenizer, work["input"], unbroken / "c.bin", work["options"], None)
+    assert not encode(tokenizer, work["input"], unbroken / name, work["options"], None)
     old, new = files(earlier), files(unbroken)
     (folder / "alone").mkdir()
-    encode(tokenizer, work["input"], folder / "alone" / "c.bin", work["options"], None)
+    encode(tokenizer, work["input"], folder / "alone" / name, work["options"], None)
     sidecars = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("alone/*.json")]
-    [first] = {facts.get("set", {}).get("first", "c.bin") for facts in sidecars}
-    kills = kept = published = 0
+    [first] = {facts.get("set", {}).get("first", name) for facts in sidecars}
+    kills = kept = published = resumed = 0
     for step in accumulate(choose.randint(1, 4) for _ in count()):
         out = Path(shutil.copytree(earlier, folder / "killed"))
-        killed = encode(tokenizer, work["input"], out / "c.bin", work["options"], step)
+        killed = encode(tokenizer, work["input"], out / name, work["options"], step)
         found = files(out)
         if first in found and first in old:
             assert found in (old, new), (step, sorted(found))
             kept, published = kept + (found == old), published + (found == new)
         kills += killed
-        for again in (choose.randrange(1, 40), None):
-            killed_again = encode(tokenizer, work["input"], out / "c.bin", work["options"], again)
+        resume = choose.random() < 0.8
+        for again in (choose.randrange(1, 40), choose.randrange(1, 80), None):
+            resumed += resume and any(out.glob(".*.ckpt.*"))
+            killed_again = encode(tokenizer, work["input"], out / name, work["options"], again, resume)
         assert not killed_again
         assert files(out) == new, step
         assert {path.name for path in out.iterdir()} == {*new}, (step, os.listdir(out))  # noqa: PTH208
         shutil.rmtree(out)
         if not killed:
             break
-    sys.stdout.write(json.dumps({"kills": kills, "kept": kept, "published": published}))
+    sys.stdout.write(json.dumps({"kills": kills, "kept": kept, "published": published, "resumed": resumed}))
 
 
 if __name__ == "__main__":

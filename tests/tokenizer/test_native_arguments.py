@@ -11,11 +11,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from small import spec_of
 
+from bpeflow._util import native
 from bpeflow._util.native import Prepared, Vocabulary, load_library
+from bpeflow.counting.units import Units
 from bpeflow.errors import InvalidTextError, NativeError, UnknownTokenError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
-from bpeflow.tokenizer import native_encoder
 from bpeflow.tokenizer.native_encoder import NativeEncoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 from bpeflow.vocab import Vocab
@@ -137,6 +138,8 @@ def test_an_invalid_vocabulary_returns_a_status(invalid: dict[str, Any], monkeyp
             for name, value in invalid.items():
                 setattr(self, name, value)
 
-    monkeypatch.setattr(native_encoder, "Vocabulary", Invalid)
-    with pytest.raises(NativeError, match="rules"):
-        NativeEncoder(spec_of([(b"a", b"b"), (b"ab", b"c")]))
+    monkeypatch.setattr(native, "Vocabulary", Invalid)
+    spec = spec_of([(b"a", b"b"), (b"ab", b"c")])
+    for create in (lambda: NativeEncoder(spec), lambda: Units(spec).handle):
+        with pytest.raises(NativeError, match="rules"):
+            create()

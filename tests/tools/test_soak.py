@@ -22,7 +22,7 @@ from soaking import process, trial
 from soaking.corpora import Corpus, make_corpus
 from soaking.expected import Expected, PlainRunError, files_of, plain_run, prove
 from soaking.process import Ended, Process
-from soaking.settings import LEFT_OUT, draw_result_settings, draw_run_settings
+from soaking.settings import LEFT_OUT, draw_result_settings, draw_run_settings, draw_superwords
 from soaking.verdict import problems_of_end, problems_of_folder
 
 pytestmark = [
@@ -84,6 +84,7 @@ def draw(tmp_path: Path, number: int) -> tuple[dict[str, Any], Corpus, dict[str,
     choose = Random(number)
     settings = draw_result_settings(choose)
     corpus = make_corpus(choose, tmp_path / str(number) / "corpus" / "it", settings, choose.choice((0, 300)))
+    settings |= draw_superwords(choose, settings)
     return settings, corpus, draw_run_settings(choose, corpus.size, str(tmp_path))
 
 

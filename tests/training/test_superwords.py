@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interrupting import interrupting
 from naive_extension import naive_extension
 from peers import encoders
 from tasks import tie_breaks
@@ -22,8 +26,10 @@ from bpeflow.cli.main import main
 from bpeflow.config import Settings, make_settings
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.errors import AlreadyExistsError, BpeflowError, ConfigError, ResumeError
+from bpeflow.look.page import write_page
 from bpeflow.look.vocabulary import inspect_vocab
 from bpeflow.pretokenize.patterns import PUBLISHED_PATTERNS
+from bpeflow.training import cut
 from bpeflow.training.superwords import rereadable
 from bpeflow.training.train import TrainResult, train
 
@@ -58,6 +64,7 @@ def learn(documents: Iterable[str], **values: Any) -> TrainResult:
 @given(
     documents=texts, tie_break=tie_breaks, words=st.integers(0, 12), more=st.integers(1, 12),
     max_words=st.sampled_from([None, 1, 2, 4]), colon_rule=st.booleans(), min_frequency=st.sampled_from([1, 2]),
+    cut_from=st.sampled_from([0, 10**9]), pairs_per_merge=st.sampled_from([1, 3]),
 )  # fmt: skip
 def test_superwords_equal_a_recount_after_each_merge(
     backends: list[MergeBackend],
@@ -68,6 +75,8 @@ def test_superwords_equal_a_recount_after_each_merge(
     max_words: int | None,
     colon_rule: bool,
     min_frequency: int,
+    cut_from: int,
+    pairs_per_merge: int,
 ) -> None:
     if not "".join(documents):
         return
@@ -86,7 +95,8 @@ def test_superwords_equal_a_recount_after_each_merge(
     missing = options["vocab_size"] - len(first.spec.vocab)  # type: ignore[operator]
     expected = naive_extension(first.spec, second, asked, missing)
     for name in dict.fromkeys(backend.name for backend in backends):
-        learned = learn(documents, backend=name, **options)
+        with patch.multiple(cut, CUT_FROM=cut_from, PAIRS_PER_MERGE=pairs_per_merge):
+            learned = learn(documents, backend=name, **options)
         assert learned.merges == (*first.merges, *expected.merges), name
         assert learned.learned is not None and list(learned.learned.counts[len(first.merges) :]) == expected.counts
 
@@ -107,13 +117,16 @@ def test_the_tokenizer_splits_by_the_second_pattern_and_encodes_as_other_librari
 
 
 def test_smaller_sizes_are_of_the_first_stage_up_to_the_transition(tmp_path: Path) -> None:
-    learn([TEXT], vocab_sizes=[270, 290, 300, 320], transition_size=290, out_dir=tmp_path)
+    learn([TEXT], vocab_sizes=[270, 289, 290, 291, 300, 320], transition_size=290, out_dir=tmp_path)
     plain = train({"input": [TEXT.encode()], "vocab_sizes": [270, 290]}).vocab
-    for size in (270, 290, 300):
+    assert plain and plain.merge_counts
+    for size in (270, 289, 290, 291, 300):
         found = bpeflow.Tokenizer.load(tmp_path / f"vocab_{size}")
         assert found.vocab_size == size
         assert (found.pattern == "gpt2") == (size <= 290)
-        assert plain and found.vocab.merges[:33] == plain.merges[: min(size - 257, 33)]
+        assert found.vocab.merges[:33] == plain.merges[: size - 257]
+        assert found.vocab.merge_counts and None not in found.vocab.merge_counts
+        assert found.vocab.merge_counts[:33] == plain.merge_counts[: size - 257]
     assert (
         bpeflow.Tokenizer.load(tmp_path / "vocab_300").vocab.tokens
         == bpeflow.Tokenizer.load(tmp_path).vocab.tokens[:300]
@@ -136,6 +149,12 @@ def test_superwords_are_reported_and_inspected(tmp_path: Path, capsys: pytest.Ca
     assert words[2] > 0
     assert main(["inspect", str(tmp_path)]) == 0
     assert "superwords" in capsys.readouterr().out
+    assert main(["show", str(tmp_path), " of the people", "--explain"]) == 0
+    shown = capsys.readouterr().out
+    ranks = {int(rank): int(stage) for stage, rank in re.findall(r"\(stage (\d), rank (\d+), count \d+\)", shown)}
+    assert ranks and ranks == {rank: 1 + (rank >= 33) for rank in ranks} and {*ranks.values()} == {1, 2}
+    write_page(tmp_path, tmp_path / "page.html")
+    assert "The second stage, of superwords, begins after 33 merges." in (tmp_path / "page.html").read_text()
 
 
 def test_extending_a_tokenizer_by_superwords_keeps_its_ids() -> None:
@@ -190,19 +209,6 @@ def test_a_run_interrupted_in_either_stage_resumes_to_the_same_bytes(
         assert (out_dir / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
 
 
-def interrupting(original: Callable[..., Any], at: int, end: type[BaseException]) -> Callable[..., Any]:
-    calls = 0
-
-    def interrupted(*arguments: Any, **named: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == at:
-            raise end
-        return original(*arguments, **named)
-
-    return interrupted
-
-
 def test_a_finished_run_is_neither_replaced_nor_repeated_without_a_word(tmp_path: Path) -> None:
     values = {**corpus_in(tmp_path), "out_dir": tmp_path / "run"}
     train(values)
@@ -238,6 +244,17 @@ def test_a_failed_second_stage_leaves_the_earlier_first_stage_beside_the_earlier
         shutil.copy(tmp_path / "other" / "first_stage" / name, out_dir / "first_stage" / name)
     with pytest.raises(ConfigError, match="is not the one that the run with these counts extended"):
         merge(out_dir, None, {"out_dir": tmp_path / "third"}, quiet=True)
+
+
+def test_the_next_run_cleans_up_after_a_killed_first_stage_even_if_it_is_refused(tmp_path: Path) -> None:
+    values, out_dir = corpus_in(tmp_path), tmp_path / "run"
+    train({**values, "out_dir": tmp_path / "whole"})
+    shutil.copytree(tmp_path / "whole" / "first_stage", first := out_dir / "unfinished" / "first_stage")
+    (scratch := first / ".scratch-0123456789abcdef").mkdir()
+    (first / ".lock").write_text(json.dumps({"pid": 1, "scratch": str(scratch)}))
+    with pytest.raises(ResumeError, match="first_stage/"):
+        train({**values, "out_dir": out_dir})
+    assert not [*out_dir.rglob(".*")]
 
 
 def test_merging_again_into_the_same_folder_keeps_the_first_stage(tmp_path: Path) -> None:

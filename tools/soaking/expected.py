@@ -23,6 +23,7 @@ import regex
 import bpeflow
 from bpeflow.config import Settings, make_settings
 from bpeflow.errors import BpeflowError
+from bpeflow.formats import any_format as formats
 from bpeflow.pretokenize.native import INSTRUCTIONS_VARIABLE
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.training.task import learning_task, resolve_initial
@@ -64,7 +65,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
     if not folder.exists():
         return {}
     found = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()}
-    return {name: path.read_bytes() for name, path in found.items() if name not in VARYING}
+    return {name: path.read_bytes() for name, path in found.items() if path.name not in VARYING}
 
 
 def plain_run(settings: dict[str, Any], out_dir: Path) -> Expected:
@@ -86,8 +87,10 @@ def prove(expected: Expected, settings: dict[str, Any], corpus: Corpus, out_dir:
     """Check the result of the plain run in `out_dir` against the definition. Raises `PlainRunError` if they differ."""
     if any("max_bytes" in source for source, _ in corpus.sources):
         return expected  # the documents of a random sample are defined only by the code
+    superwords = settings.get("superwords")
+    splitting = {"pattern": settings["superword_pattern"], "unmatched": "isolate"} if superwords else {}
     try:
-        counts = _count(corpus, settings)
+        counts = _count(corpus, settings | splitting)
     except UnicodeError as error:
         if "InvalidUtf8Error" not in expected.error and "null" not in expected.error:
             raise PlainRunError(f"the plain run must fail ({error}), but it reports {expected.error!r}") from None
@@ -105,17 +108,25 @@ def prove(expected: Expected, settings: dict[str, Any], corpus: Corpus, out_dir:
     checked = make_settings(Settings, settings)
     checked, base = resolve_initial(checked)
     largest = checked.model_copy(update={"vocab_size": checked.sizes[-1]})
+    if superwords and base is None:
+        base = formats.load(out_dir / "first_stage")
     if thin := largest.thin_rare:
         found = found.thin(thin.below, thin.keep)
-    task = learning_task(found, largest, base.vocab.merges if base else (), base)
+    task = learning_task(found, largest, (), base)
     if sum(map(len, counts)) * (task.max_tokens - len(task.tokens)) > NAIVE_WORK:
         return expected
     tokens = list(task.tokens)
     lines = []
-    for left, right_id, token, _ in from_tests("oracle").naive_merges(task):
-        lines.append(f"{_printable(tokens[left])} {_printable(tokens[right_id])}\n")
-        if token == len(tokens):
-            tokens.append(tokens[left] + tokens[right_id])
+    if base is None:
+        for left, right_id, token, _ in from_tests("oracle").naive_merges(task):
+            lines.append(f"{_printable(tokens[left])} {_printable(tokens[right_id])}\n")
+            if token == len(tokens):
+                tokens.append(tokens[left] + tokens[right_id])
+    else:
+        missing = task.max_tokens - len(task.tokens)
+        new = from_tests("naive_extension").naive_extension(base, dict(found), largest, missing).merges
+        lines = [f"{_printable(left)} {_printable(right)}\n" for left, right in (*base.vocab.merges, *new)]
+        tokens += [left + right for left, right in new]
     if expected.files["merges.txt"].decode() != "#version: 0.2\n" + "".join(lines):
         raise PlainRunError("merges differ from the naive recount")
     vocab = json.loads(expected.files["vocab.json"])

@@ -14,10 +14,6 @@ LEFT_OUT = {
     "restart": "passed as a flag",
     "overwrite": "always given, as the folder may have earlier results",
     "normalizer": "decoded files are compared with their input",
-    **dict.fromkeys(
-        ["superwords", "superword_pattern", "transition_size", "max_words", "colon_rule"],
-        "the soak's reference runs have a single stage; tests/training/test_superwords.py interrupts each of the two",
-    ),
     "output.report": "a page about the run, made of its results",
     **dict.fromkeys(
         [f"engine.{name}" for name in EngineSettings.model_fields],
@@ -75,6 +71,21 @@ def draw_result_settings(choose: Random) -> dict[str, Any]:
     }
     drawn |= {"vocab_size": sizes[0]} if len(sizes) == 1 else {"vocab_sizes": sizes}
     return drawn
+
+
+def draw_superwords(choose: Random, settings: dict[str, Any]) -> dict[str, Any]:
+    """Draw the settings of superwords for a run with the settings given, for some of those that can have them."""
+    largest = max(settings.get("vocab_sizes", [settings.get("vocab_size", 0)]))
+    first = 256 + len(settings["special_tokens"])
+    if settings["skip_merge"] or largest == first or choose.random() < 0.7:
+        return {}
+    return {
+        "superwords": True,
+        "superword_pattern": choose.choice(("superbpe", "superbpe", r"\n", "[a-z ]+")),
+        "transition_size": choose.randrange(first, largest),
+        "max_words": choose.choice((None, 1, 2, 4)),
+        "colon_rule": choose.random() < 0.5,
+    }
 
 
 def draw_run_settings(choose: Random, size: int, scratch: str) -> dict[str, Any]:

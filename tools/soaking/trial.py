@@ -20,7 +20,7 @@ from soaking.corpora import make_corpus
 from soaking.encoding import Encoding
 from soaking.expected import Expected, PlainRunError, files_of, plain_run, prove
 from soaking.process import Ended, Process, end_all
-from soaking.settings import draw_result_settings, draw_run_settings
+from soaking.settings import draw_result_settings, draw_run_settings, draw_superwords
 from soaking.troubles import SmallDisk, Trouble
 from soaking.verdict import VerdictError, how_it_ended, problems_of_end, problems_of_folder
 
@@ -110,6 +110,8 @@ class Trial:
         self._corpus = make_corpus(choose, self._folder / "corpus" / "in put é", self._settings, scale)
         if choose.random() < 0.1 and not self._settings["skip_merge"]:
             self._draw_init_from(choose)
+        elif self._corpus.stdin is None:
+            self._settings |= draw_superwords(choose, self._settings)
         plain = {**self._settings, **self._corpus.plain}
         self._expected = plain_run(plain, self._folder / "plain")
         result = self._expected.error or sorted(self._expected.files)

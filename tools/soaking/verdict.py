@@ -22,7 +22,10 @@ _STARTING = ("bpeflow/__init__.py", "bpeflow/__main__.py", "soaking/impatient.py
 #: Temporary folders in which a process was killed while it checked that formats can be written.
 _LEFT_IF_KILLED = re.compile(r"tmp.*")
 _UNFINISHED = re.compile(r"unfinished/|\.lock|\.scratch-")
-_RESUMABLE = re.compile(r"segments/.*|merges\.partial|counts\.npz|(run|settings)\.json|monitor\.jsonl|(.*/)?\.[^/]*")
+_RESUMABLE = re.compile(
+    r"(first_stage/(unfinished/)?)?(segments/.*|merges\.partial|counts\.npz|(run|settings)\.json|monitor\.jsonl)"
+    r"|first_stage/[^/]*|(.*/)?\.[^/]*"
+)
 #: The report of a run that is complete and is replacing the earlier files.
 _DONE = "unfinished/done.json"
 

@@ -1,0 +1,242 @@
+"""Interrupted encodings: resumed, they give the same bytes; what changed meanwhile is found."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bpeflow import Tokenizer
+from bpeflow.dataset import journal
+from bpeflow.dataset.encode import encode_file
+from bpeflow.dataset.token_writer import TokenSetWriter
+from bpeflow.errors import AlreadyExistsError, ConfigError, FolderInUseError, ResumeError
+
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "index": {"index": True},
+    "split": {"val_fraction": 0.3, "index": True},
+    "parts": {"shard_tokens": 300, "index": True},
+    "parts of a split": {"shard_tokens": 300, "val_fraction": 0.3},
+    "megatron": {"format": "megatron"},
+    "megatron in parts": {"format": "megatron", "shard_tokens": 700},
+    "npy": {"format": "npy"},
+    "npy in parts": {"format": "npy", "shard_tokens": 300, "index": True},
+}
+
+
+class Stopped(Exception):
+    """The injected failure."""
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.train(iter(["the lower lowest other words of a text"] * 5), vocab_size=300, special_tokens="<|e|>")
+
+
+@pytest.fixture(autouse=True)
+def _checkpoints_after_every_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "INTERVAL", 0.0)
+
+
+def make_corpus(folder: Path, form: str, choose: random.Random) -> list[Path]:
+    """Make three files. Some documents are longer than a part, and some files end with white space."""
+    paths = []
+    for number in range(3):
+        texts = ["the lower words " * choose.choice([0, 1, 5, 60]) for _ in range(choose.randrange(1, 30))]
+        path = folder / f"{number}.{form}"
+        if form == "txt":
+            path.write_text("<|e|>".join(texts) + choose.choice(["", "<|e|>", "<|e|>\n\n"]), encoding="utf-8")
+        elif form == "jsonl.gz":
+            path.write_bytes(gzip.compress("".join(json.dumps({"text": text}) + "\n" for text in texts).encode()))
+        else:
+            pq.write_table(pa.table({"text": texts}), path, row_group_size=7)
+        paths.append(path)
+    return paths
+
+
+def stop_after(writes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail at one of the next calls that write ids."""
+    numbers = count(1)
+
+    def write(self: TokenSetWriter, *arguments: Any) -> None:
+        if next(numbers) > writes:
+            raise Stopped
+        original(self, *arguments)
+
+    original = TokenSetWriter.write
+    monkeypatch.setattr(TokenSetWriter, "write", write)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("form", ["txt", "jsonl.gz", "parquet"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_resumed_encoding_gives_the_same_bytes(
+    layout: str, form: str, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed = random.randrange(2**32)
+    print("seed", seed)  # noqa: T201
+    choose = random.Random(seed)
+    paths = make_corpus(tmp_path, form, choose)
+    name = "c.npy" if "npy" in layout else "c.bin"
+    options = {**LAYOUTS[layout], "chunk_size": 400}
+    whole = encode_file(tokenizer, paths, tmp_path / "whole" / name, **options)
+    out = tmp_path / "out" / name
+    for _ in range(200):
+        with monkeypatch.context() as patched:
+            stop_after(choose.randrange(1, 9), patched)
+            try:
+                encoded = encode_file(tokenizer, paths, out, resume=True, num_threads=choose.choice([1, 2]), **options)
+                break
+            except Stopped:
+                assert not out.exists()
+    assert contents(out.parent) == contents(tmp_path / "whole")
+    for field in ("dtype", "tokens", "documents", "val_tokens", "val_documents", "bytes", "input_bytes", "files"):
+        assert getattr(encoded, field) == getattr(whole, field), field
+
+
+@pytest.fixture
+def interrupted(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, Path]]:
+    """Return a corpus and the output of an interrupted encoding."""
+    corpus, out = tmp_path / "c.txt", tmp_path / "out" / "c.bin"
+    corpus.write_text("the lower words<|e|>" * 300, encoding="utf-8")
+    with monkeypatch.context() as patched:
+        stop_after(6, patched)
+        with pytest.raises(Stopped) as raised:
+            encode_file(tokenizer, corpus, out, chunk_size=400)
+    assert raised.value.__notes__ == [f"{out}: to continue, repeat this with resume=True (--resume)"]
+    return corpus, out
+
+
+def test_a_new_encoding_does_not_replace_an_interrupted_one(
+    interrupted: tuple[Path, Path], tokenizer: Tokenizer
+) -> None:
+    corpus, out = interrupted
+    with pytest.raises(
+        AlreadyExistsError, match=r"c.bin: an encoding was interrupted after [\d,]+ tokens; give resume"
+    ):
+        encode_file(tokenizer, corpus, out)
+    encode_file(tokenizer, corpus, out, overwrite=True)
+    assert [*contents(out.parent)] == ["c.bin", "c.bin.json"] or len(contents(out.parent)) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"index": True}, "index was False and is True"),
+        ({"chunk_size": 500}, "chunk_size was 400 and is 500"),
+        ({"val_fraction": 0.5}, "val_fraction was 0.0 and is 0.5"),
+        ({"dtype": "uint32"}, "dtype was 'uint16' and is 'uint32'"),
+    ],
+)
+def test_changed_settings_are_refused(
+    change: dict[str, Any], said: str, interrupted: tuple[Path, Path], tokenizer: Tokenizer
+) -> None:
+    corpus, out = interrupted
+    before = contents(out.parent)
+    if "val_fraction" in change:  # other files, so there is nothing to resume
+        encode_file(tokenizer, corpus, out, resume=True, chunk_size=400, **change)
+        return
+    with pytest.raises(ResumeError, match=said):
+        encode_file(tokenizer, corpus, out, resume=True, **{"chunk_size": 400, **change})
+    assert contents(out.parent) == before
+
+
+def test_another_tokenizer_is_refused(interrupted: tuple[Path, Path]) -> None:
+    corpus, out = interrupted
+    other = Tokenizer.train(iter(["other"] * 5), vocab_size=300, special_tokens="<|e|>")
+    with pytest.raises(ResumeError, match=r"tokenizer was .* and is "):
+        encode_file(other, corpus, out, resume=True, chunk_size=400)
+
+
+def test_a_changed_corpus_is_refused(interrupted: tuple[Path, Path], tokenizer: Tokenizer) -> None:
+    corpus, out = interrupted
+    corpus.write_text("the lower words<|e|>" * 301, encoding="utf-8")
+    with pytest.raises(ResumeError, match=r"c.txt had 6,000 bytes and has 6,020. Undo the change"):
+        encode_file(tokenizer, corpus, out, resume=True, chunk_size=400)
+
+
+def test_a_missing_file_is_refused(interrupted: tuple[Path, Path], tokenizer: Tokenizer) -> None:
+    corpus, out = interrupted
+    [part] = out.parent.glob(".c.bin.[0-9]*.part")
+    part.write_bytes(b"")
+    with pytest.raises(ResumeError, match="is gone or cut short"):
+        encode_file(tokenizer, corpus, out, resume=True, chunk_size=400)
+
+
+def test_a_torn_checkpoint_is_ignored(interrupted: tuple[Path, Path], tokenizer: Tokenizer, tmp_path: Path) -> None:
+    corpus, out = interrupted
+    [path] = out.parent.glob(".c.bin.ckpt.*.part")
+    path.write_bytes(path.read_bytes()[:-20])
+    encode_file(tokenizer, corpus, out, resume=True, chunk_size=400)
+    encode_file(tokenizer, corpus, tmp_path / "whole" / "c.bin", chunk_size=400)
+    assert contents(out.parent) == contents(tmp_path / "whole")
+
+
+def test_of_two_that_resume_one_is_refused(
+    interrupted: tuple[Path, Path], tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus, out = interrupted
+
+    def write(*_: Any) -> None:
+        with pytest.raises(FolderInUseError, match="another process is writing these token files"):
+            encode_file(tokenizer, corpus, out, resume=True, chunk_size=400)
+        raise Stopped
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TokenSetWriter, "write", write)
+        with pytest.raises(Stopped):
+            encode_file(tokenizer, corpus, out, resume=True, chunk_size=400)
+    encode_file(tokenizer, corpus, out, resume=True, chunk_size=400)
+    assert len(contents(out.parent)) == 2
+
+
+def test_with_nothing_to_resume_it_starts(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    corpus = tmp_path / "c.txt"
+    corpus.write_text("the lower words", encoding="utf-8")
+    encode_file(tokenizer, corpus, tmp_path / "c.bin", resume=True)
+    with pytest.raises(AlreadyExistsError, match="already exists"):
+        encode_file(tokenizer, corpus, tmp_path / "c.bin", resume=True)
+
+
+def test_what_can_be_read_once_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="resume: standard input and iterables can be read only once"):
+        encode_file(tokenizer, iter(["a"]), tmp_path / "c.bin", resume=True)
+    with pytest.raises(ConfigError, match="resume: engine ray encodes in tasks"):
+        corpus = tmp_path / "c.txt"
+        corpus.write_text("a", encoding="utf-8")
+        encode_file(tokenizer, corpus, tmp_path / "c.bin", resume=True, engine={"kind": "ray"})
+
+
+def test_a_document_that_moves_to_the_next_part_is_not_lost(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = tmp_path / "c.txt"
+    corpus.write_text("a<|e|>" * 3 + "the lower " * 300, encoding="utf-8")
+    options: dict[str, Any] = {"chunk_size": 100, "shard_tokens": 150}
+    encode_file(tokenizer, corpus, tmp_path / "whole" / "c.bin", **options)
+    out = tmp_path / "out" / "c.bin"
+    for writes in range(2, 40):
+        with monkeypatch.context() as patched:
+            patched.setattr(journal.Journal, "is_due", property(lambda self: self.checkpoint is None))
+            stop_after(writes, patched)
+            try:
+                encode_file(tokenizer, corpus, out, resume=True, **options)
+                break
+            except Stopped:
+                pass
+    assert contents(out.parent) == contents(tmp_path / "whole")
+    assert len(contents(out.parent)) > 8
+    assert np.fromfile(tmp_path / "out" / "c_000000.bin", np.uint16).size < 150
