@@ -12,7 +12,7 @@ import numpy as np
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.look.explanation import Explanation, Span, Token
 from bpeflow.look.vocabulary import VocabToken
-from bpeflow.tokenizer.encoder import encoded_batches
+from bpeflow.tokenizer.parallel import encoded_batches
 from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Merge
 

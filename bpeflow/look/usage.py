@@ -14,7 +14,7 @@ from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.look.vocabulary import VocabToken, text_tokens
 from bpeflow.progress import Observer
-from bpeflow.tokenizer.encoder import encoded_batches
+from bpeflow.tokenizer.parallel import encoded_batches
 from bpeflow.tokenizer.python_encoder import PretokenMerging, merge_table
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
