@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bpeflow import Tokenizer, count
 from bpeflow.look.difference import compare_pretokens, compare_texts, compare_vocabs
-from bpeflow.tokenizer import encoder
+from bpeflow.tokenizer import parallel
 from bpeflow.vocab import Merge, Vocab
 
 BASE: list[Merge] = [(b"t", b"h"), (b"th", b"e"), (b"l", b"o")]
@@ -76,7 +76,7 @@ def test_blocks_are_the_shortest_with_common_ends(pair: tuple[Tokenizer, Tokeniz
 
 @pytest.mark.parametrize("batch", [1, 100_000])
 def test_the_most_frequent_pretokens_that_differ_come_first(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoder, "_BATCH", batch)
+    monkeypatch.setattr(parallel, "_BATCH", batch)
     counts = count(iter(["low low the the the hew"]))
     first, second = tokenizer_of(*BASE), tokenizer_of((b"h", b"e"))
     found = list(compare_pretokens(first, second, counts))[:2]

@@ -12,7 +12,7 @@ from real_data import real_text_start
 from bpeflow import PretokenCounts, Tokenizer, count
 from bpeflow.look import usage as corpus_module
 from bpeflow.look.usage import count_pretokens, inspect_corpus, token_occurrences
-from bpeflow.tokenizer import encoder as encoder_module
+from bpeflow.tokenizer import parallel
 from bpeflow.vocab import Vocab
 
 TEXT = "low lower lowest newest widest, the thing they think; 日本 日本語\n\n" * 3 + "thither<|endoftext|>then"
@@ -91,7 +91,7 @@ def test_merges_before_their_parts_have_no_prefixes() -> None:
 def test_batches_add_up(trained: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = count(iter([TEXT]), "cl100k")
     whole = token_occurrences(trained, counts)
-    monkeypatch.setattr(encoder_module, "_BATCH", 3)
+    monkeypatch.setattr(parallel, "_BATCH", 3)
     assert token_occurrences(trained, counts).tolist() == whole.tolist()
 
 
