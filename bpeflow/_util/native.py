@@ -151,8 +151,6 @@ class MergeTask(Structure):
         ("threads", c_uint32),
         ("colon_rule", c_uint32),
         ("max_strip_positions", c_uint64),
-        ("initial_merges", c_void_p),
-        ("initial_merge_count", c_uint64),
     )
 
 
