@@ -2,9 +2,9 @@
 
 Two passes over the corpus. The first one counts the pairs of adjacent first-stage tokens in the chunks of the second
 pattern, by cell. The second one counts the fragments that are left where chunks are cut at rare pairs
-(`bpeflow.counting.units`, with the proof in ``ext/count/units.hpp``). If all merges asked for have at least the count of
-the rarest pair that was not cut, the run has proved that they are the merges of whole chunks. Otherwise it cuts again, at
-rarer pairs.
+(`bpeflow.counting.units`, with the proof in ``ext/count/units.hpp``). If all merges asked for have at least the count
+of the rarest pair that was not cut, the run has proved that they are the merges of whole chunks. Otherwise it cuts
+again, at rarer pairs.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@
 // between the units of each pair that is not in a frequent cell. A fragment of one unit is left out, as it has no pair.
 //
 // Why cutting changes no merge that learning makes. Let theta be at most the count of the last merge, and let all cells
-// that are not frequent have counts below theta, and so all their pairs. A token that ends at a unit is made by the same merges wherever it
-// occurs (backends/python_backend.py, *No string becomes a token twice*), so it consists of the same units everywhere.
+// that are not frequent have counts below theta, and so do their pairs. A token that ends at a unit is made by the same
+// merges wherever it occurs (backends/python_backend.py, *No string becomes a token twice*), so it consists of the same
+// units everywhere.
 // Whenever two tokens are side by side with a cut between them, so are the last unit of the one and the first unit of
 // the other. Hence their pair occurs at most as often as the pair of these units: less than theta times, and it is not
 // merged. All occurrences of the pairs that are merged remain, so counts, order and ties do, too. And the units of a

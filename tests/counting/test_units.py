@@ -114,9 +114,8 @@ def test_cells_of_more_than_32_bits() -> None:
     table = NativeTable(PATTERN, units=Units(base_of("a", 256)))
     for _ in range(times):
         table.count(text)
-    counts = kway_sum(
-        [table.shard().select(range(number, number + 1)) for number in range(PARTITIONS)], 1 << 16
-    ).counts()
+    shard = table.shard()
+    counts = kway_sum([shard.select(range(number, number + 1)) for number in range(PARTITIONS)], 1 << 16).counts()
     assert sorted(counts.counts.tolist()) == [3_999_999 * times, 4_000_000 * times]
     assert 8_000_000 * times > 2**32
 
