@@ -103,7 +103,10 @@ def test_files_that_look_binary(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"shard_tokens": 10}, "10 tokens in a file would make more than 2,500 files of 200.0 kB: give more, such as 1000"),
+        (
+            {"shard_tokens": 10},
+            "10 tokens in a file would make more than 2,500 files of 200.0 kB: .* such as 1000",
+        ),
         ({"shard_tokens": 10, "index": True}, "would make more than 3,750 files"),
         ({"shard_tokens": 24}, "would make more than 1,040 files"),
     ],
