@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 #: Number of special tokens that an error message lists.
 _SPECIAL_TOKENS_IN_ERROR = 5
 
-#: The most shards of fewer than a million tokens, as more files take longer than encoding. Larger shards may be as many as
-#: six digits can number. Estimated with tokens of this many bytes, which is more than texts have.
+#: The most shards of fewer than a million tokens, as more files take longer than encoding. Larger shards may be as many
+#: as six digits can number. Estimated with tokens of this many bytes, which is more than texts have.
 _MOST_SMALL_SHARDS, _MOST_SHARDS, _LONG_TOKENS = 500, 1_000_000, 16
 
 #: Remedy in the error message when memory runs out.
