@@ -180,12 +180,12 @@ def test_an_encoding_resumes_after_power_cuts(
 ) -> None:
     """Each chunk is a checkpoint, and what is encoded by then is not encoded again. A resumed one is cut, too."""
     text, whole, promised, begun = tmp_path / "text", tmp_path / "whole", dict[str, int](), list[int]()
-    text.write_text(f"{TEXT}<|endoftext|>" * 6, encoding="utf-8")
+    text.write_text(f"{TEXT}<|endoftext|>" * 3, encoding="utf-8")
     save, start = Journal.save, TokenSetWriter.__init__
 
     def record_promise(self: Journal, values: Mapping[str, Any]) -> None:
         save(self, values)
-        promised["tokens"] = values.get("tokens", promised.get("tokens"))
+        promised["tokens"] = values.get("tokens", promised.get("tokens", 0))
 
     def record_start(self: TokenSetWriter, *arguments: Any) -> None:
         start(self, *arguments)
@@ -200,10 +200,10 @@ def test_an_encoding_resumes_after_power_cuts(
             tokenizer(first), text, folder / name, chunk_size=40, num_threads=1, overwrite=True, resume=True, **options
         )
 
-    def check(disk: Path, after: Path, part: float) -> Iterator[tuple[str, Tree]]:
-        """Encode; yield the states that can be resumed, and check that a `part` of all can be completed."""
+    def check(disk: Path) -> Iterator[tuple[str, Tree]]:
+        """Encode; yield the states that can be resumed, and check that one in five of all can be completed."""
         promised.clear()
-        for what, place, kept in states_of(disk, lambda: encode(disk), after, promised):
+        for what, place, kept in states_of(disk, lambda: encode(disk), tmp_path / "after", promised):
             found = read_tree(place)
             is_new = all(found.get(file) == content for file, content in new.items())
             if "done" in kept:
@@ -211,7 +211,7 @@ def test_an_encoding_resumes_after_power_cuts(
                 continue
             if any(".ckpt." in file for file in found):
                 yield what, found
-            if choose.random() < part:
+            if choose.random() < 0.2:
                 encode(place)
                 assert is_new or begun[-1] >= kept.get("tokens", 0), (what, begun[-1], kept)
                 assert read_tree(place) == new, what
@@ -225,12 +225,12 @@ def test_an_encoding_resumes_after_power_cuts(
             encode(folder, first=True)
     encode(whole)
     new = read_tree(whole)
-    states = [*check(disk, tmp_path / "after", 0.3)]
+    states = [*check(disk)]
     what, tree = choose.choice(states)
     print("cut again:", what)  # noqa: T201
     (tmp_path / "again").mkdir()
     write_tree(tree, tmp_path / "again")
-    assert sum(1 for _ in check(tmp_path / "again", tmp_path / "after", 0.3)) > 0
+    assert sum(1 for _ in check(tmp_path / "again")) > 0
 
 
 @pytest.mark.parametrize("to", [known.name for known in FORMATS])
