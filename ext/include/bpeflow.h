@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Incremented with every change below. Python refuses a library with another number. */
-#define BPEFLOW_ABI 18
+#define BPEFLOW_ABI 19
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
@@ -312,15 +312,12 @@ typedef struct {
     /* Upper bound on the positions in a strip (learn/corpus.h), which does not affect the result. 0 for the maximum;
      * tests lower it. */
     uint64_t max_strip_positions;
-    /* [2 * initial_merge_count]: left and right of the pairs to merge first. Both tokens must exist by then. */
-    const uint32_t *initial_merges;
-    uint64_t initial_merge_count;
 } bpeflow_merge_task;
 
 typedef struct {
     uint32_t left, right; /* the pair */
     uint32_t token;       /* the token that the merge makes */
-    int64_t count;        /* the pair's count when it was merged; can be 0 for an initial merge */
+    int64_t count;        /* the pair's count when it was merged */
 } bpeflow_merge_record;
 
 typedef struct {
@@ -336,8 +333,8 @@ typedef struct bpeflow_learner bpeflow_learner;
 /* Create a learner and count the pairs. On success *learner is a handle, otherwise NULL. */
 BPEFLOW_API int bpeflow_learner_new(const bpeflow_merge_task *task, bpeflow_learner **learner);
 
-/* Learn up to max_merges more merges into records[max_merges], the initial ones first. *learned is set to their
- * number. If it is less than max_merges, there are no more. */
+/* Learn up to max_merges more merges into records[max_merges]. *learned is set to their number. If it is less than
+ * max_merges, there are no more. */
 BPEFLOW_API int bpeflow_learner_step(bpeflow_learner *learner, uint64_t max_merges, bpeflow_merge_record *records,
                                      uint64_t *learned);
 
