@@ -147,7 +147,7 @@ class PipelineBuilder:
         mergers: number of mergers.
         executor: whether the stages are processes, or threads of the calling process.
         look: looks at entries that can be read only once, if there may be any.
-        units: count their pairs or fragments instead of pre-tokens.
+        units: count cells of their pairs, or fragments, instead of pre-tokens.
     """
 
     settings: CountSettings
