@@ -113,7 +113,7 @@ def test_a_cut_at_too_frequent_pairs_is_repeated_and_reported(
 
 def test_mistakes_in_the_corpus_are_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "bad.jsonl").write_text('{"text": "in the end of the day"}\n' * 40 + "{}\n")
-    (tmp_path / "marked.txt").write_text("a b c <|im_end|> a b c d " * 9)
+    (tmp_path / "marked.txt").write_text("a b c <|im_end|> a b c d " * 99)
     values = {"input": str(tmp_path), "bad_records": "skip", "superwords": True}
     for init_from in (None, bpeflow.Tokenizer.train([b"abc a b"], 260)):
         caplog.clear()
