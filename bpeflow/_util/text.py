@@ -75,6 +75,15 @@ def steps_of(pattern: Pattern) -> tuple[str, ...]:
     return (pattern,) if isinstance(pattern, str) else pattern
 
 
+def count_words(token: bytes) -> int:
+    r"""Return the number of words, which Unicode white space separates, in the whole characters of a token.
+
+    >>> count_words(" of\u3000the ".encode()), count_words(b" of\xe3\x80"), count_words(b"\x80the")
+    (2, 1, 1)
+    """
+    return len(token.decode(errors="ignore").split())
+
+
 def format_count(count: int, noun: str) -> str:
     """Format a number with its noun: ``"1 file"``, ``"1,200 files"``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

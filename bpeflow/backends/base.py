@@ -17,6 +17,8 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from bpeflow._util.text import count_words
+
 MaxSearch = Literal["heap", "scan"]
 
 #: A merge: the pair, the token that it makes, and the pair's count when it was merged.
@@ -91,7 +93,7 @@ class MergeTask:
             tokenizers, instead of a new one. Such a merge does not count towards `max_tokens`.
         min_frequency: the count of the best pair below which learning ends; at least 1.
         max_token_length: in bytes; None for no limit.
-        max_words: the most words of a token, which ASCII white space separates; None for no limit.
+        max_words: the most words of a token, as `count_words` counts them; None for no limit.
         colon_rule: whether no token may contain a colon and then a space.
         max_search: how to find the best pair: with a ``"heap"``, or with a ``"scan"`` of all pairs for each merge, as
             a baseline for comparisons.
@@ -131,10 +133,16 @@ def lowest_count(task: MergeTask) -> int:
 
 
 def allowed_text(text: bytes, task: MergeTask) -> bool:
-    """Return whether `max_words` and `colon_rule` allow a token."""
+    """Return whether `max_words` and `colon_rule` allow a token.
+
+    They allow all parts of a token that they allow, which `lowest_count` needs. For words: decoding, which ignores what
+    is no part of a whole character, turns a part of the bytes into a part of the text. At the end of the part, the
+    bytes of a divided character are ignored. At its start, they are ignored one by one, as none of them can begin a
+    character. From the next byte that can, both are decoded alike. A part of a text has no more words than the text.
+    """
     if task.colon_rule and b": " in text:
         return False
-    return task.max_words is None or len(text.split()) <= task.max_words
+    return task.max_words is None or count_words(text) <= task.max_words
 
 
 def _may_be_token(task: MergeTask, max_length: int) -> npt.NDArray[np.bool_]:

@@ -100,12 +100,15 @@ def run_show(options: Namespace) -> None:
         sys.stdout.write(f"{table.plain}\n")
 
 
-def _second_stage(run: Path) -> int | None:
-    """Return the rank at which the superwords of a run begin; None if they are unknown."""
+def _second_stage(tokenizer: Path) -> int | None:
+    """Return the rank at which the superwords of a run, or of a smaller size in it, begin; None if they are unknown."""
     from bpeflow.run_dir.run_files import read_report  # pydantic
 
+    folder = tokenizer.resolve()
     try:
-        report = read_report(run)
+        report = read_report(folder)
+        if report is None and (run := read_report(folder.parent)):
+            report = run if any(file.startswith(f"{folder.name}/") for file in run.files) else None
     except FormatError:  # not needed for more
         return None
     return report.second_stage if report else None

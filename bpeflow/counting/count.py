@@ -91,6 +91,7 @@ class CorpusCounter:
         documents: the corpus, if it is an iterable.
         scratch_in: where to spill if the settings name no folder; by default the system's temporary folder.
         learns: whether a tokenizer will be learned from the counts, which special tokens that are missing would spoil.
+        seen: whether the corpus was counted before, so that the mistakes in it have been reported.
 
     Raises:
         CorpusError: input is missing or unreadable.
@@ -105,8 +106,10 @@ class CorpusCounter:
         documents: Iterable[Any] | None = None,
         scratch_in: Path | None = None,
         learns: bool = True,
+        seen: bool = False,
     ) -> None:
         self.settings = settings
+        self._seen = seen
         self._end_of_text_remedy = _END_OF_TEXT_REMEDY if learns else None
         self._segments_folder = segments_folder
         self.scratch = new_scratch(settings.scratch_dir or scratch_in)
@@ -123,6 +126,7 @@ class CorpusCounter:
         """Return a counter of the pairs or fragments of this corpus. Its segments have a folder of their own."""
         other = copy.copy(self)
         other._units = units
+        other._seen = self._seen or units.frequent is not None  # pairs are counted before
         if self._segments_folder is not None:
             other._segments_folder = self._segments_folder / units.digest[:SUBFOLDER]
         other.__dict__.pop("fingerprint", None)  # a cached property
@@ -170,26 +174,24 @@ class CorpusCounter:
         started = perf_counter()
         if self._units is not None:
             _ = self._units.handle  # before threads that share it
-        look = FirstLook(self.rules, self._end_of_text_remedy)
+        look = None if self._seen else FirstLook(self.rules, self._end_of_text_remedy)
         build = self._builder("threads" if cluster else self._executor(), look)
         total = None if self.corpus.main_process_only else self.total_bytes  # unknown for an iterable or standard input
         runner = PipelineRunner(build, total, observer, on_sample, sample_interval)
         shared = SharedTables(build.mergers)
         segments = self._segments(build, cluster)
         with explain_memory_error("counting the corpus", _MEMORY_REMEDY), removed_at_end(self.scratch):
-            look.look_at(self.corpus.entries)
+            if look is not None:
+                look.look_at(self.corpus.entries)
             sums = self._sums(runner, shared, segments, cluster)
             reducing = perf_counter()
             counts, documents = reduce_shards(sums, CountMerger(build.memory, self.scratch), shared)
         ended = perf_counter()
-        documents.log_left_out(log)
-        warn_of_empty_sources(self.corpus.sources, documents)
-        if look.undivided and documents.documents <= sum(self.corpus.file_counts()):
-            log.warning("%r divided no file: each is one document", self.rules.delimiters.separator)
+        if look is not None:
+            self._report_mistakes(look, documents)
         if not len(counts) and self._units is None:
             self.forget_segments()
             raise CorpusError(f"nothing to count: {why_nothing(documents, self.rules.pretokenizer)}")
-        report_unmatched(documents, self.settings)
         statistics = segments.statistics() if segments else None
         stages = segments.stages(runner) if segments else runner.stages
         reduced_bytes = len(counts.data) + len(counts) * RECORD.size
@@ -232,6 +234,14 @@ class CorpusCounter:
             if len(shards) == 1:
                 return shards
             return cluster.sum(shards, segments.path, runner) if cluster else runner.sum(shards)
+
+    def _report_mistakes(self, look: FirstLook, documents: DocumentStatistics) -> None:
+        """Log what was left out of the counts or is in them by mistake."""
+        documents.log_left_out(log)
+        warn_of_empty_sources(self.corpus.sources, documents)
+        if look.undivided and documents.documents <= sum(self.corpus.file_counts()):
+            log.warning("%r divided no file: each is one document", self.rules.delimiters.separator)
+        report_unmatched(documents, self.settings)
 
     def _describe_corpus(self, documents: DocumentStatistics, counts: PretokenCounts) -> CorpusReport:
         return CorpusReport(
@@ -281,7 +291,7 @@ class CorpusCounter:
         boundary = partial(find_boundary, rules=self.rules, longest=build.longest_text)
         return SegmentFolder(folder, SegmentPlan(self.corpus.entries, size, boundary), self.fingerprint)
 
-    def _builder(self, executor: Executor, look: FirstLook) -> PipelineBuilder:
+    def _builder(self, executor: Executor, look: FirstLook | None) -> PipelineBuilder:
         counters = self._counters() if executor == "threads" else self.settings.num_counter or available_cores()
         mergers = self.settings.num_merger or (min(counters, MOST_MERGERS) if executor == "threads" else 1)
         return PipelineBuilder(

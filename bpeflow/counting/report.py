@@ -42,6 +42,8 @@ class CorpusReport:
         normalizer: the names of the normalizers.
         normalizer_unicode: the Unicode version that they follow.
         unmatched_bytes: bytes of text that the pattern did not match.
+        pretokens: the number of pre-tokens, or, if they were cut (`CutReport`), of the fragments of two or more tokens
+            that were counted instead. So are the figures below.
     """
 
     files: int

@@ -186,7 +186,7 @@ def draw_growth(charts: Charts, growth: Curve | None) -> str:
     """Return the figure of the growth of distinct pre-tokens."""
     title = "Growth of distinct pre-tokens"
     if growth is None:
-        return figure(title, "", "The counts are not in the run folder.")
+        return figure(title, "", "The counts are not in the run folder, or are of fragments.")
     sentences, dotted = ["Computed from the counts, for the corpus in random order."], None
     if fit := fit_heaps(growth):
         factor, exponent = fit

@@ -137,7 +137,7 @@ class RunData(NamedTuple):
         monitored: the samples of the monitor, or some of them if there are many; empty without a monitor.
         sample: a sample of text to measure on and to show.
         encoded: the sample of each source, encoded; empty without a tokenizer.
-        growth: the growth of distinct pre-tokens with the corpus; None if it is unknown.
+        growth: the growth of distinct pre-tokens with the corpus; None if it is unknown, as of fragments.
     """
 
     name: str
@@ -171,7 +171,8 @@ def load_run(folder: Path, sample: Sequence[str] = ()) -> RunData:
     tokenizer = Tokenizer.load(folder) if report.learning is not None else None
     encoded = [] if tokenizer is None else [_encode(tokenizer, *source) for source in taken.texts.items()]
     counts = folder / COUNTS_FILE
-    growth = expected_growth(PretokenCounts.read(counts).counts) if counts.is_file() else None
+    cut = report.counting is not None and report.counting.cut is not None
+    growth = expected_growth(PretokenCounts.read(counts).counts) if counts.is_file() and not cut else None
     return RunData(
         folder.resolve().name, report, tokenizer, _read_samples(folder / MONITOR_FILE), taken, encoded, growth
     )

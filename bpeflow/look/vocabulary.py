@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util.packed import PackedBytes
+from bpeflow._util.text import count_words
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.look.render import is_incomplete
 from bpeflow.tokenizer.tokenizer import Tokenizer, new_encoder
@@ -138,7 +139,7 @@ def inspect_vocab(tokenizer: Tokenizer, longest: int = 10) -> VocabFigures:
         merges=vocab.merge_count,
         special_tokens=dict(vocab.special_tokens),
         lengths=dict(sorted(Counter(len(token.bytes) for token in tokens).items())),
-        words=dict(sorted(Counter(len(token.bytes.split()) for token in tokens).items())),
+        words=dict(sorted(Counter(count_words(token.bytes) for token in tokens).items())),
         scripts=dict(Counter(script_of(token.bytes) for token in tokens).most_common()),
         incomplete=tuple(token for token in tokens if is_incomplete(token.bytes)),
         never=never,

@@ -19,7 +19,8 @@ def describe_run(report: RunReport) -> Iterator[tuple[str, str]]:
         stored = _input_bytes(counting) if counting else corpus.bytes
         files = f"{format_count(corpus.files, 'file')} of {format_size(stored)}"
         documents = format_count(corpus.documents, "document")
-        pretokens = f"{corpus.pretokens:,} pre-tokens, {corpus.distinct_pretokens:,} distinct"
+        noun = "fragments of chunks" if counting and counting.cut else "pre-tokens"
+        pretokens = f"{corpus.pretokens:,} {noun}, {corpus.distinct_pretokens:,} distinct"
         yield "corpus", f"{format_size(corpus.bytes)} of text in {files} and {documents}: {pretokens}"
         if corpus.skipped_documents:
             yield "", f"{format_count(corpus.skipped_documents, 'document')} skipped: not UTF-8"

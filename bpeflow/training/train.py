@@ -270,7 +270,7 @@ class _Training:
         if two_stages and documents is not None:
             documents = rereadable(documents)
         segments = settings.out_dir and settings.out_dir / UNFINISHED / SEGMENTS
-        corpus = CorpusCounter(self._counting, segments, documents, scratch_in=settings.out_dir)
+        corpus = CorpusCounter(self._counting, segments, documents, scratch_in=settings.out_dir, seen=two_stages)
         if settings.engine.kind != "local":
             corpus.check_distributable()
         with RunDir(settings.out_dir, corpus.scratch) as folder:

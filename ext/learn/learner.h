@@ -65,7 +65,7 @@ static inline bool pair_allowed(const struct learner *l, uint64_t key) {
     uint64_t left = token_length(&l->tokens, key_left(key)), right = token_length(&l->tokens, key_right(key));
     if (left + right > l->limits.max_token_length) return false;
     if (!text_rules_any(&l->limits.text)) return true;
-    struct text_state state = {0, 0};
+    struct text_state state = {0, false, 0, 0, 0, 0};
     return text_read(&state, &l->limits.text, token_bytes(&l->tokens, key_left(key)), left) &&
            text_read(&state, &l->limits.text, token_bytes(&l->tokens, key_right(key)), right);
 }

@@ -3,6 +3,7 @@
 #define BPEFLOW_LEARN_TASK_H
 
 #include "bpeflow.h"
+#include "text_rules.h"
 
 #include <stdbool.h>
 
@@ -55,38 +56,6 @@ static inline uint64_t task_word_length(const bpeflow_merge_task *task, uint64_t
     return length;
 }
 
-/* Which texts may become a token: learning reads them byte by byte, as they consist of several tokens. */
-struct text_rules {
-    uint64_t max_words; /* separated by ASCII white space; UINT64_MAX for no limit */
-    bool colon_rule;    /* no colon and then a space */
-};
-
-static inline bool text_rules_any(const struct text_rules *rules) {
-    return rules->max_words != UINT64_MAX || rules->colon_rule;
-}
-
-/* A text read so far. Initially all zero. */
-struct text_state {
-    uint64_t words;
-    uint8_t last; /* 0 before the first byte */
-};
-
-static inline bool is_white_space(uint8_t byte) {
-    return byte == ' ' || (byte >= '\t' && byte <= '\r');
-}
-
-/* Read more of a text; false if the rules forbid it. */
-static inline bool text_read(struct text_state *state, const struct text_rules *rules, const uint8_t *bytes,
-                             uint64_t length) {
-    for (uint64_t i = 0; i < length; i++) {
-        bool begins = !is_white_space(bytes[i]) && (state->words == 0 || is_white_space(state->last));
-        if (begins && ++state->words > rules->max_words) return false;
-        if (rules->colon_rule && state->last == ':' && bytes[i] == ' ') return false;
-        state->last = bytes[i];
-    }
-    return true;
-}
-
 static inline struct text_rules task_text_rules(const bpeflow_merge_task *task) {
     struct text_rules rules = {task->max_words ? task->max_words : UINT64_MAX, task->colon_rule != 0};
     return rules;
@@ -94,7 +63,7 @@ static inline struct text_rules task_text_rules(const bpeflow_merge_task *task) 
 
 /* Return whether the rules allow the text of a pre-token. */
 static inline bool task_word_allowed(const bpeflow_merge_task *task, const struct text_rules *rules, uint64_t word) {
-    struct text_state state = {0, 0};
+    struct text_state state = {0, false, 0, 0, 0, 0};
     const int64_t *ends = task->offsets + word;
     if (!task->ids) return text_read(&state, rules, task->data + ends[0], (uint64_t)(ends[1] - ends[0]));
     for (int64_t unit = ends[0]; unit < ends[1]; unit++) {

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 
 import numpy as np
@@ -31,7 +32,7 @@ from tasks import (
 
 from bpeflow._util import native
 from bpeflow._util.byte_level import from_printable
-from bpeflow._util.text import format_size
+from bpeflow._util.text import count_words, format_size
 from bpeflow.backends import BACKENDS
 from bpeflow.backends.base import MergeBackend, MergeTask, lowest_count
 from bpeflow.backends.native_backend import NativeBackend, OmpBackend
@@ -166,6 +167,35 @@ def test_limits_of_words_and_colons(backend: MergeBackend) -> None:
     assert [max(len(token.split()) for token in made(max_words=words)) for words in (1, 2, 3)] == [1, 2, 3]
     assert any(b": " in token for token in made(max_words=1))
     assert not any(b": " in token for token in made(colon_rule=True))
+
+
+def test_words_are_separated_by_the_white_space_of_unicode(backend: MergeBackend) -> None:
+    """Native backends classify characters themselves."""
+    near = (range(0x100), range(0x1678, 0x1690), range(0x1FF8, 0x2070), range(0x2FF8, 0x3008), (0xD7FF, 0xE000, 0xFEFF))
+    for character in map(chr, (*chain(*near), 0xFFFF, 0x10000, 0x10FFFF)):
+        text = f"a{character}b"
+        made = learn(backend, make_task({text.encode(): 1}, 8, max_words=1))
+        assert (len(made) == len(text.encode()) - 1) == (len(text.split()) == 1), ascii(character)
+
+
+white_space = st.sampled_from([" ", "\x1c", "\x85", "\xa0", "\u2003", "\u2028", "\u3000"])
+spaced = st.lists(
+    st.one_of(st.binary(max_size=3), white_space.map(str.encode), st.sampled_from("aé€😀").map(str.encode)), max_size=12
+).map(b"".join)
+
+
+@given(text=spaced, data=st.data())
+def test_a_part_of_a_token_has_no_more_words(text: bytes, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, len(text)))
+    assert count_words(text[start:end]) <= count_words(text)
+
+
+@given(texts=st.dictionaries(spaced.filter(bool), st.integers(1, 3), max_size=6), limit=st.integers(1, 3))
+def test_limits_of_words_with_divided_characters(
+    backends: list[MergeBackend], texts: dict[bytes, int], limit: int
+) -> None:
+    assert_equal_to_the_naive_recount(backends, make_task(texts, 30, max_words=limit))
 
 
 def test_overlapping_occurrences_all_count_and_merge_from_left_to_right(backend: MergeBackend) -> None:

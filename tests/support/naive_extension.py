@@ -69,7 +69,7 @@ def _allowed(token: bytes, settings: MergeSettings) -> bool:
     if not (isinstance(settings, Settings) and settings.superwords):
         return True
     words = settings.max_words or len(token)
-    return len(token.split()) <= words and not (settings.colon_rule and b": " in token)
+    return len(token.decode(errors="ignore").split()) <= words and not (settings.colon_rule and b": " in token)
 
 
 def _numbers(base: TokenizerSpec, settings: MergeSettings) -> dict[bytes, int]:

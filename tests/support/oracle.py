@@ -54,7 +54,7 @@ def _best(pairs: Counter[tuple[int, int]], tokens: list[bytes], task: MergeTask)
 def _allowed(token: bytes, task: MergeTask) -> bool:
     if len(token) > (task.max_token_length or len(token)) or (task.colon_rule and b": " in token):
         return False
-    return task.max_words is None or len(token.split()) <= task.max_words
+    return task.max_words is None or len(token.decode(errors="ignore").split()) <= task.max_words
 
 
 def _replace(word: list[int], pair: tuple[int, int], token: int) -> list[int]:

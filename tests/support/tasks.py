@@ -58,8 +58,14 @@ def assert_equal_to_the_naive_recount(backends: Iterable[MergeBackend], task: Me
         assert learn(backend, task, step) == expected, (backend.name, vars(backend))
 
 
-# Small alphabets, periodic words and equal counts make overlapping occurrences and ties likely.
-letters = st.sampled_from([b"a", b"ab", b"a ", b"a: \n", b"abc", b"\x00\xff", bytes(range(97, 123))])
+# Small alphabets, periodic words and equal counts make overlapping occurrences and ties likely. The last ones have the
+# bytes of U+00A0, U+0085, U+2003, U+2028 and U+3000, white space of Unicode, and of characters that are none.
+letters = st.sampled_from(
+    [
+        b"a", b"ab", b"a ", b"a: \n", b"abc", b"\x00\xff", bytes(range(97, 123)),
+        b"a \x1d\xc2\xa0\x85", b"a\xe2\x80\x83\xa8", b"a\xe2\x80\xa8\xe3\xed\xf0",
+    ]
+)  # fmt: skip
 periodic = st.builds(lambda unit, times: unit * times, st.binary(min_size=1, max_size=3), st.integers(1, 12))
 
 

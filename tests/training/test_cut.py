@@ -17,6 +17,7 @@ from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.segments import SegmentRecord, count_segment
 from bpeflow.errors import ConfigError, FormatError
+from bpeflow.look.page import write_page
 from bpeflow.pretokenize.native import why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.training import cut
@@ -108,6 +109,27 @@ def test_a_cut_at_too_frequent_cells_is_repeated_and_reported(
     report = report_of(result)
     assert len(report.too_high) >= 1 and min(report.too_high) > report.lowest_count
     assert any("cut again" in line for _, line in result.describe())
+
+
+def test_mistakes_in_the_corpus_are_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "bad.jsonl").write_text('{"text": "in the end of the day"}\n' * 40 + "{}\n")
+    (tmp_path / "marked.txt").write_text("a b c <|im_end|> a b c d " * 99)
+    values = {"input": str(tmp_path), "bad_records": "skip", "superwords": True}
+    for init_from in (None, bpeflow.Tokenizer.train([b"abc a b"], 260)):
+        caplog.clear()
+        result = train(values | {"init_from": init_from, "vocab_size": 290})
+        assert result.counts.cut is not None
+        messages = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert sum("1 bad record left out" in message for message in messages) == 1, messages
+        assert sum("<|im_end|>" in message for message in messages) == 1, messages
+        assert not any("matches nothing" in message for message in messages), messages
+
+
+def test_fragments_are_called_so(corpus: Path, tmp_path: Path) -> None:
+    result = train({"input": str(corpus), "out_dir": tmp_path, **SIZES})
+    assert any(" fragments of chunks, " in line for _, line in result.describe())
+    write_page(tmp_path, tmp_path / "page.html")
+    assert "or are of fragments" in (tmp_path / "page.html").read_text()
 
 
 def test_too_few_pairs_are_no_reason_to_repeat(tmp_path: Path) -> None:
