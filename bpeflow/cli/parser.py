@@ -70,12 +70,12 @@ class Parser(argparse.ArgumentParser):
             if (flag := word.partition("=")[0]).startswith("--") and flag not in known:
                 self._refuse(flag, known)
         if argv and not argv[0].startswith("-") and all(argument.option_strings for argument in self.arguments):
-            self._refuse_positional(argv[0], known)  # before flags that are missing
+            self._refuse_positional(argv[0], argv)  # before flags that are missing
         options, rest = self.parse_known_intermixed_args(argv)  # an optional argument may follow flags
         for word in rest:
             if word.startswith("-"):
                 self._refuse(word, known)
-            self._refuse_positional(word, known)
+            self._refuse_positional(word, argv)
         return options
 
     def error(self, message: str) -> NoReturn:
@@ -86,8 +86,13 @@ class Parser(argparse.ArgumentParser):
             message = message.replace(expected, "needs a value (--flag=VALUE if that begins with a dash)")
         raise ConfigError(f"{message} (see {self.prog} --help)")
 
-    def _refuse_positional(self, word: str, known: Sequence[str]) -> NoReturn:
-        hint = f"; did you mean --input {quote(word)}?" if "--input" in known else ""
+    def _refuse_positional(self, word: str, argv: Sequence[str]) -> NoReturn:
+        """Suggest the flag that the word may belong to: ``--input``, or else a required flag that is missing."""
+        given = {word.partition("=")[0] for word in argv}
+        flags = {argument.option_strings[0]: argument for argument in self.arguments if argument.option_strings}
+        expected = ["--input", *(name for name, argument in flags.items() if argument.required)]
+        missing = [name for name in expected if name in flags and given.isdisjoint(flags[name].option_strings)]
+        hint = f"; did you mean {missing[0]} {quote(word)}?" if missing else ""
         self.error(f"unexpected argument {word!r}{hint}")
 
     def _refuse(self, flag: str, known: Sequence[str]) -> NoReturn:

@@ -130,7 +130,8 @@ class DocumentStatistics:
         first_bad_record: the error of one of them.
         matched_bytes: bytes of text that a custom pattern matched; 0 for a named pattern, which matches all text.
         unmatched_bytes: bytes of text that it did not match.
-        unmatched_example: some of that text, and the text around it; empty if there is none.
+        unmatched_example: some of that text, and the text around it; empty if there is none. For messages only, and not
+            compared: it depends on which worker finishes first.
     """
 
     documents: int = 0
@@ -141,7 +142,7 @@ class DocumentStatistics:
     first_bad_record: str = ""
     matched_bytes: int = 0
     unmatched_bytes: int = 0
-    unmatched_example: str = ""
+    unmatched_example: str = field(default="", compare=False)
 
     def of_source(self, number: int) -> DocumentStatistics:
         """Return a copy that also has these statistics as those of one source, so that sources add up separately."""

@@ -130,7 +130,7 @@ def _without_excluded(named: list[_Found], exclude: Sequence[str]) -> list[_Foun
 def _listed(entry: str | Path) -> Iterator[str]:
     """Yield the inputs named in a list (``@list.txt``); yield any other input unchanged."""
     text = str(entry)
-    _check_is_path(text)
+    check_is_path(text)
     if not text.startswith("@") or Path(text).exists():
         yield text
         return
@@ -147,11 +147,11 @@ def _listed(entry: str | Path) -> Iterator[str]:
     for name in names:
         if name.strip():
             listed = os.fsdecode(name)
-            _check_is_path(listed)
+            check_is_path(listed)
             yield listed
 
 
-def _check_is_path(text: str) -> None:
+def check_is_path(text: str) -> None:
     """Raise `CorpusError` for text in place of a path or URL: with several lines, or too long, and nothing's name."""
     try:
         os.lstat(text)

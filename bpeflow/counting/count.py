@@ -234,9 +234,10 @@ class CorpusCounter:
             return cluster.sum(shards, segments.path, runner) if cluster else runner.sum(shards)
 
     def _describe_corpus(self, documents: DocumentStatistics, counts: PretokenCounts) -> CorpusReport:
+        _, unit = self.settings.whole_weights
         return CorpusReport(
             files=sum(self.corpus.file_counts()),
-            sources=describe_sources(self.corpus, documents, self.settings.whole_weights[1]),
+            sources=describe_sources(self.corpus, documents, unit),
             bytes=documents.bytes,
             documents=documents.documents,
             skipped_documents=documents.skipped_documents,
@@ -248,6 +249,7 @@ class CorpusCounter:
             normalizer=self.settings.normalizer,
             normalizer_unicode=UNICODE_VERSION if self.settings.normalizer else None,
             unmatched_bytes=documents.unmatched_bytes,
+            count_unit=unit,
             pretokens=counts.total,
             pretoken_bytes=counts.total_bytes,
             distinct_pretokens=len(counts),

@@ -42,6 +42,8 @@ class CorpusReport:
         normalizer: the names of the normalizers.
         normalizer_unicode: the Unicode version that they follow.
         unmatched_bytes: bytes of text that the pattern did not match.
+        count_unit: the count of one occurrence in a document of weight 1. It is greater than 1 if weights have
+            decimals; `pretokens`, the saved counts and the counts of merges are multiplied by it.
     """
 
     files: int
@@ -57,6 +59,7 @@ class CorpusReport:
     normalizer: tuple[NormalizerName, ...] = ()
     normalizer_unicode: str | None = None
     unmatched_bytes: int = 0
+    count_unit: int = 1
     pretokens: int
     pretoken_bytes: int
     distinct_pretokens: int

@@ -157,7 +157,8 @@ def save(
         options: what transformers reads from a folder in the ``huggingface`` format.
 
     Raises:
-        ConfigError: the format is unknown, or the options do not fit it or the tokenizer.
+        ConfigError: the format is unknown or contradicts the file's ending, or the options do not fit it or the
+            tokenizer.
         FormatError: the format cannot hold the tokenizer.
         AlreadyExistsError: there is such a file already, or another tokenizer, and `overwrite` is false.
     """
@@ -165,6 +166,8 @@ def save(
     if not is_file and path.exists() and not path.is_dir():
         endings = ", ".join(known.suffix for known in FORMATS if known.suffix)
         raise AlreadyExistsError(f"{path} is a file: name a folder, or a file that ends in one of {endings}")
+    if not is_file and (others := _formats_named(path)):
+        raise ConfigError(f"{path} has the ending of the {others[0].name} format, not of {format_.name}: name a folder")
     if options != NO_OPTIONS and (is_file or not format_.beside):
         given = ", ".join(key for key, value in vars(options).items() if value != getattr(NO_OPTIONS, key))
         raise ConfigError(
@@ -200,7 +203,7 @@ def _target(path: Path, name: str | None) -> tuple[Format, Path, bool]:
 
     By default the format is the one whose ending the path has, and ``gpt2`` for a folder.
     """
-    matching = [] if path.is_dir() else [known for known in FORMATS if known.matches_name(path)]
+    matching = _formats_named(path)
     format_ = next((known for known in FORMATS if known.name == _ALIASES.get(name or "", name)), None)
     if name is None:
         format_ = next(iter(matching), _GPT2)
@@ -208,6 +211,11 @@ def _target(path: Path, name: str | None) -> tuple[Format, Path, bool]:
         raise ConfigError(f"unknown format {name!r}; need one of {', '.join(known.name for known in FORMATS)}")
     is_file = format_ in matching
     return format_, path if is_file else path / format_.file, is_file
+
+
+def _formats_named(path: Path) -> list[Format]:
+    """Return the formats whose files have such a name; none for a folder that exists."""
+    return [] if path.is_dir() else [known for known in FORMATS if known.matches_name(path)]
 
 
 def _holds_another(folder: Path, spec: TokenizerSpec) -> bool:

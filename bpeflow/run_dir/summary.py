@@ -21,6 +21,8 @@ def describe_run(report: RunReport) -> Iterator[tuple[str, str]]:
         documents = format_count(corpus.documents, "document")
         pretokens = f"{corpus.pretokens:,} pre-tokens, {corpus.distinct_pretokens:,} distinct"
         yield "corpus", f"{format_size(corpus.bytes)} of text in {files} and {documents}: {pretokens}"
+        if corpus.count_unit > 1:
+            yield "", f"weights have decimals: each occurrence counts {corpus.count_unit:,} times its weight"
         if corpus.skipped_documents:
             yield "", f"{format_count(corpus.skipped_documents, 'document')} skipped: not UTF-8"
         if corpus.bad_records:

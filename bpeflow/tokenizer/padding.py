@@ -61,10 +61,12 @@ class Padding:
             InputTypeError: the argument has a wrong type.
             SpecialTokenError: there is no special token to pad with.
         """
-        if padded is None:
+        if padded is None or padded is False:
             return None
-        if isinstance(padded, bool) or not isinstance(padded, (int, Padding)):
-            raise InputTypeError(f"padded is {short_repr(padded)}; it must be a length or a bpeflow.Padding")
+        if not isinstance(padded, (int, Padding)):
+            raise InputTypeError(f"padded is {short_repr(padded)}; it must be True, a length or a bpeflow.Padding")
+        if padded is True:
+            padded = Padding()
         padding = cls(padded) if isinstance(padded, int) else padded
         if padding.pad_id is None:
             specials = vocab.special_tokens

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     import tiktoken
     import tokenizers
     import transformers
-    from typing_extensions import Self, Unpack
+    from typing_extensions import Never, Self, Unpack
 
     from bpeflow.config.keywords import EncodeKeywords, TokenizerKeywords, TransformersKeywords
 
@@ -620,12 +620,18 @@ class Tokenizer:
         allowed_special: SpecialChoice = "all",
         disallowed_special: SpecialChoice = (),
         num_threads: int | None = None,
+        **unknown: Never,
     ) -> list[list[int]]:
         """Return the ids of each text, encoded in `num_threads` threads, by default one per core.
 
-        `encode_batch_to_numpy` is several times as fast, as it makes no lists. Raises as `encode` does, with the index
-        of the text in the message.
+        `encode_batch_to_numpy` is several times as fast, because it makes no lists, and with ``padded=True`` it returns
+        a matrix. Raises as `encode` does, with the index of the text in the message.
         """
+        if unknown:  # such as padding=True, from other libraries
+            raise TypeError(
+                f"encode_batch() has no parameter {next(iter(unknown))!r}; encode_batch_to_numpy(texts, padded=True) "
+                "returns a matrix, and bpeflow.Padding sets its length, side and truncation"
+            )
         batch = list_of_texts(texts)
         encoded: list[list[int]] = []
         for group, ends in self._encode_texts(batch, allowed_special, disallowed_special, self._dtype, num_threads):
@@ -647,8 +653,8 @@ class Tokenizer:
 
         Args:
             texts: the texts.
-            padded: return a matrix with a row for each text instead. An integer is the length of the rows, and a
-                `bpeflow.Padding` says more.
+            padded: return a matrix with a row for each text instead. True makes the rows as long as the longest text,
+                and an integer is their length. A `bpeflow.Padding` also sets the id, the side and truncation.
             allowed_special: as for `encode`.
             disallowed_special: as for `encode`.
             dtype: uint16 or uint32; by default `dtype` of the tokenizer.
