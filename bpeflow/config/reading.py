@@ -164,7 +164,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: need lines of the form `key: value`, found a {type(values).__name__}")
     if {"schema_version", "settings"} <= values.keys():
         raise ConfigError(
-            f"{path} is the report of a run, not a config: put what its key `settings` has into a config, or learn again "
+            f"{path} is the report of a run, not a config: put the values of `settings` into a config, or learn again "
             "from the run's counts by `bpeflow merge --counts FOLDER`"
         )
     if wrong_keys := [key for key in values if not isinstance(key, str)]:
