@@ -127,7 +127,7 @@ def add_description_flags(parser: Parser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--special_tokens", metavar="TEXT", nargs="+", type=_special_token,
-        help="special tokens besides those of the file: TEXT, or TEXT=ID with its id",
+        help="further special tokens, which the file lacks: TEXT, or TEXT=ID with its id",
     )  # fmt: skip
 
 

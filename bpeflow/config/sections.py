@@ -220,7 +220,7 @@ class OutputSettings(Section):
         metavar="TOKEN",
     )
     add_bos: bool = _run(
-        False, "let transformers add bos before each text; otherwise its ids are those of bpeflow", example=True
+        False, "let transformers add bos before each text; otherwise it gives the same ids as bpeflow", example=True
     )
     pad: NonEmpty | None = _run(
         None,

@@ -122,7 +122,7 @@ class DocumentStatistics:
     Attributes:
         documents: all documents, including empty ones between two separators. A document that is cut into several
             chunks counts once, in the chunk that contains its end.
-        skipped_documents: those of `documents` that were dropped because they are not UTF-8.
+        skipped_documents: number of `documents` that were dropped because they are not UTF-8.
         bytes: all bytes, including delimiters and skipped documents. For records (JSON Lines, Parquet), only the bytes
             of the text that was kept.
         sources: the statistics of each source by its number, if there are several; otherwise empty.
@@ -145,7 +145,7 @@ class DocumentStatistics:
     unmatched_example: str = field(default="", compare=False)
 
     def of_source(self, number: int) -> DocumentStatistics:
-        """Return a copy that also has these statistics as those of one source, so that sources add up separately."""
+        """Return a copy that also records these statistics under one source, so that sources add up separately."""
         return replace(self, sources=(*[DocumentStatistics()] * number, self))
 
     def __add__(self, other: DocumentStatistics) -> DocumentStatistics:

@@ -57,7 +57,7 @@ class Corpus:
 
     @property
     def total_bytes(self) -> int | None:
-        """The total size of all files; None if that of one is unknown."""
+        """The total size of all files; None if the size of any is unknown."""
         sizes = [file.size for entry in self.entries for file in entry.files]
         return None if None in sizes else self.known_bytes
 

@@ -294,7 +294,7 @@ def task_folder(parent: Path, name: str) -> Iterator[Path]:
 
 @contextmanager
 def connect(settings: EngineSettings) -> Iterator[Cluster]:
-    """Connect to the cluster at the address, to that of this machine, or start one. All tasks end with the block.
+    """Connect to the cluster at the address or on this machine, or start one. All tasks end with the block.
 
     If the calling process is connected to a cluster already, that one is used, and stays connected.
 

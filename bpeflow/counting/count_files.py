@@ -139,7 +139,7 @@ def _check_sizes(file: IO[bytes]) -> None:
 
 
 def _native_order(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array of this processor's byte order, which that of a file need not have."""
+    """Return an array in this processor's byte order, which may differ from the file's."""
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 

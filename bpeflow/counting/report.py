@@ -92,7 +92,7 @@ Stages: TypeAlias = Mapping[str, StageReport]
 
 @dataclass(frozen=True, kw_only=True)
 class NodeReport:
-    """The work of a node of a cluster: wall and processor time are those of its tasks, added up."""
+    """The work of a node of a cluster: wall and processor time are sums over its tasks."""
 
     tasks: int
     seconds: float
@@ -102,7 +102,7 @@ class NodeReport:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineReport:
-    """The engine that counted, if not the pipeline of this machine. Figures are those of the last run that took part.
+    """The engine that counted, if not the pipeline of this machine. The figures describe the last run that took part.
 
     Attributes:
         kind: name of the engine.
@@ -142,9 +142,9 @@ class CutReport:
 
     Attributes:
         cells: number of cells of pairs of adjacent first-stage tokens: all pairs with the same hash are one.
-        frequent_cells: number of these that occur at least `lowest_count` times. Pre-tokens were cut at all others.
-        lowest_count: a lower bound on the counts of merges, which learning has met, or counting is repeated.
-        too_high: the lowest counts that were tried before. With them there were too few merges.
+        frequent_cells: number of cells that occur at least `lowest_count` times. Pre-tokens were cut at all others.
+        lowest_count: a lower bound on the counts of merges. If learning needs lower counts, counting is repeated.
+        too_high: the lowest counts that were tried before and left too few merges.
     """
 
     cells: int

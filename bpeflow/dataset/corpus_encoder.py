@@ -1,6 +1,6 @@
 """The pipeline that reads and encodes a corpus in chunks on all cores: `CorpusEncoder`.
 
-`ChunkEncoder` turns a chunk into ids, and `ChunkJoiner` joins the ids of chunks to those of documents.
+`ChunkEncoder` turns a chunk into ids, and `ChunkJoiner` joins the ids of chunks into documents.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class CorpusText:
         bytes: size of the documents.
         words: number of words, which are separated by Unicode white space.
         documents: number of documents.
-        skipped_documents: number of documents that were left out and are not among the others.
+        skipped_documents: number of documents that were left out; not part of `documents`.
     """
 
     bytes: int = 0

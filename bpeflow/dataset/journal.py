@@ -143,7 +143,7 @@ class Journal:
 
 @contextmanager
 def open_journal(tokens: TokenSet, fingerprint: Fingerprint | None) -> Iterator[Journal]:
-    """Open the journal of an interrupted encoding with `resume`, or else a new one; others of dead processes go.
+    """Open the journal of an interrupted encoding with `resume`, or else a new one. Those of dead processes go.
 
     It is removed after the block unless that fails and has a checkpoint. Without a fingerprint there are none. Raises
     `ResumeError` if the interrupted encoding has another fingerprint, and `FolderInUseError` if its process lives.

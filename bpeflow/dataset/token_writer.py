@@ -43,7 +43,7 @@ _NEW = (0, 0, 0, 0, 0)
 class ArrayFile:
     """A file of numbers, to append to and to read back. Errors name the `path` that it will have.
 
-    It is new, or its first `size` bytes are those of an interrupted encoding. Raises `ResumeError` if they are missing.
+    It is new, or keeps the first `size` bytes of an interrupted encoding. Raises `ResumeError` if they are missing.
     """
 
     def __init__(self, file: Path, path: Path, size: int = 0) -> None:

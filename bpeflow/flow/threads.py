@@ -47,7 +47,7 @@ class _Queue:
         self._failures = failures
 
     def has_room(self, packed: Packed) -> bool:
-        """Return whether an item fits. It goes on fitting until another one is put."""
+        """Return whether an item fits. It keeps fitting until another one is put."""
         depth = self._depth()
         fits = not depth.items or depth.bytes + packed.size <= self._spec.max_bytes
         return fits and depth.items < self._spec.max_items

@@ -85,7 +85,7 @@ _SEARCH_ORDER = (
     *((vocab_file, _GPT2) for vocab_file, _ in gpt2.FILE_NAMES),
 )
 
-#: Names that tiktoken's ranks also have: those of Llama and of Kimi.
+#: Further names of files with tiktoken's ranks, used by Llama and Kimi.
 _RANKS_FILES = ("tokenizer.model", "tiktoken.model")
 
 #: What bpeflow does not read, by name or suffix.
@@ -106,9 +106,9 @@ def load(
 
     Args:
         source: the path of the file or the folder, or what `live.from_object` takes.
-        pattern: the pattern; by default that of the files.
-        special_tokens: special tokens besides those in the files, as for `add_special_tokens`.
-        known: the name of a published tokenizer, whose pattern and special tokens these files are used with.
+        pattern: the pattern; by default the files' own.
+        special_tokens: further special tokens, which the files lack, as for `add_special_tokens`.
+        known: the name of a published tokenizer, to use its pattern and special tokens.
 
     Raises:
         ConfigError: `known` is unknown, or the id of a special token is not free.

@@ -352,7 +352,7 @@ class Explainer:
     def explain(
         self, text: str, *, allowed_special: SpecialChoice = "all", disallowed_special: SpecialChoice = ()
     ) -> Explanation:
-        """Explain a text. Arguments and errors are those of `Tokenizer.encode`."""
+        """Explain a text. Takes the arguments of `Tokenizer.encode` and raises its errors."""
         data = to_utf8(text)
         specials = self._tokenizer._specials(data, allowed_special, disallowed_special)
         merged = list(self._merged(data, specials))

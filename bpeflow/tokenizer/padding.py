@@ -21,12 +21,12 @@ class Padding:
     """How the ids of texts become the rows of a matrix, for `bpeflow.Tokenizer.encode_batch_to_numpy`.
 
     Attributes:
-        length: number of ids in a row; by default that of the longest text.
+        length: number of ids in a row; by default as many as the longest text has.
         pad_id: the id that fills a row. By default the special token ``<|pad|>``, ``<pad>`` or ``[PAD]``, or else the
-            tokenizer's `eot_token`. The lengths that come with the matrix tell padding from text.
+            tokenizer's `eot_token`. The lengths returned with the matrix distinguish padding from text.
         side: the side of a row that is filled: ``"right"``, or ``"left"`` as for generating text.
-        truncation: the side on which ids of longer texts are cut off: ``"right"`` or ``"left"``. Without it, a text
-            that is too long is an error.
+        truncation: the side on which longer texts are cut off: ``"right"`` or ``"left"``. By default, a text that is
+            too long is an error.
 
     >>> import bpeflow
     >>> tokenizer = bpeflow.Tokenizer({byte: bytes([byte]) for byte in range(256)}, [], ["<|pad|>"])
@@ -54,7 +54,7 @@ class Padding:
 
     @classmethod
     def of(cls, padded: Padding | int | None, vocab: Vocab, end_token: Callable[[], int]) -> Padding | None:
-        """Return the padding that an argument asks for, with an id of the vocabulary, if need be the end token.
+        """Return the padding that an argument asks for. The end token is the last choice for its id.
 
         Raises:
             ConfigError: the argument is invalid, or the id is not one of the vocabulary.
