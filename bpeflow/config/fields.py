@@ -68,7 +68,7 @@ class Setting:
 
     @property
     def help(self) -> str:
-        """The description, with the default if that is worth telling."""
+        """The description, with the default unless it is trivial."""
         unremarkable = ("false", "[]", "none", "required")
         return self.description + (f" (default: {self.default})" if self.default not in unremarkable else "")
 
@@ -160,7 +160,7 @@ class Section(Frozen):
 
     @classmethod
     def expand(cls, value: Any) -> Any:
-        """Return the mapping that a single value stands for."""
+        """Return the mapping that a single value abbreviates."""
         return {cls.main: value} if isinstance(value, str | bool | list | tuple) else value
 
     @model_validator(mode="before")

@@ -145,7 +145,7 @@ def record_chunks(
 ) -> Iterator[StreamChunk]:
     """Gather whole documents into chunks of about `chunk_size` bytes.
 
-    The last chunk stands for all bytes that were read of the file; without a file, each stands for its text.
+    The last chunk accounts for all bytes that were read of the file; without a file, each accounts for its text.
 
     Args:
         texts: the documents.

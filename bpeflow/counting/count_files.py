@@ -34,7 +34,7 @@ class Cut(NamedTuple):
     Attributes:
         base: the hash of the tokenizer whose ids are the units.
         lowest_count: the count below which a pair of units was cut. Merges with at least this count are the same as
-            without the cut; others cannot be learned.
+            without the cut. No other merges can be learned.
     """
 
     base: str

@@ -251,7 +251,7 @@ def _describe_worker(report: WorkerReport) -> StageReport:
 
 
 def complete_stages(stages: Stages, text_bytes: int, reducer: StageReport) -> dict[str, StageReport]:
-    """Return the stages for a report: with the reducer, with rates, and with bytes of text for those that read it."""
+    """Return the stages for a report: with the reducer, rates, and for stages that read text the bytes of text."""
     # The chunk reader only plans what others read, and the size of a stream is known only once it has been read: both
     # are given the bytes of all documents.
     of_documents = {"chunk reader", "counter"} if "stream reader" in stages else {"chunk reader"}

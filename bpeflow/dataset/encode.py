@@ -46,7 +46,7 @@ _MOST_SHARDS, _LONG_TOKENS = 10_000, 16
 #: Remedy in the error message when memory runs out.
 _LESS_MEMORY = "use fewer threads (--threads) or a smaller --chunk_size; or add memory"
 
-#: Settings that the token files do not depend on, and those that the fingerprint has in another form.
+#: Settings that do not affect the token files, or that the fingerprint has in another form.
 _NOT_IN_FINGERPRINT = frozenset({"input", "exclude", "overwrite", "resume", "num_threads", "engine"})
 
 log = logging.getLogger(__name__)

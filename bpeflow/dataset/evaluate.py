@@ -197,7 +197,7 @@ def _counters(
     documents: Iterable[Any] | None,
     tokenizers: Mapping[str, Tokenizer],
 ) -> dict[str, CorpusCounter]:
-    """Return what counts a corpus as each tokenizer splits it; the same for those that split it alike."""
+    """Return the counter of a corpus for each tokenizer. Tokenizers that split it alike share one."""
     counters: dict[CountSettings, CorpusCounter] = {}
     chosen = {}
     for name, tokenizer in tokenizers.items():

@@ -1,7 +1,7 @@
 """The journal of an encoding, from which an interrupted one resumes.
 
-It lies beside the temporary token files, as ``.train.bin.ckpt.PID.part``, and is locked while its process lives. It is
-empty at first, so a short encoding leaves nothing to resume. Then come lines of JSON, each with a checksum of its own:
+It is a file beside the temporary token files, ``.train.bin.ckpt.PID.part``, and is locked while its process lives. It
+is empty at first, so a short encoding leaves nothing to resume. Then come lines of JSON, each with its checksum:
 
 ==============  ========================================================================================================
 the first line  the `Fingerprint` of the encoding

@@ -162,7 +162,7 @@ def already_exists(path: Path) -> AlreadyExistsError:
 
 
 def split_path(path: Path, split: Split) -> Path:
-    """Return the path of a split: ``train`` at the end of the name becomes the split; to others the split is appended.
+    """Return the path of a split: it replaces ``train`` at the end of the name, or else is appended to the name.
 
     >>> [split_path(Path(name), "val").name for name in ("train.bin", "owt_train.bin", "owt.bin")]
     ['val.bin', 'owt_val.bin', 'owt_val.bin']

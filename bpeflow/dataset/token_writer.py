@@ -1,7 +1,7 @@
 """Writing the token files of a set, all of them or none: `new_token_set`.
 
 `ArrayFile` is a file of numbers, `TokenWriter` writes a token file and its index, `PartWriter` token files of bounded
-length, and `TokenSetWriter` those of all splits.
+length, and `TokenSetWriter` the files of all splits.
 """
 
 from __future__ import annotations

@@ -249,7 +249,7 @@ def _with_prefix(number: float) -> str:
 def find_stall(snapshot: Snapshot, patience: float) -> Stall | None:
     """Return the workers that have been at one item for `patience` seconds; if all have waited for so long, all.
 
-    They may be slow or stuck forever. The states of their processes give a clue: those that are stopped are sure.
+    They may be slow or stuck forever. The states of their processes give a clue: a stopped process is a certain one.
     """
 
     def unchanged_for(seconds: float) -> list[tuple[str, int, Meter]]:

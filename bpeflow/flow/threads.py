@@ -41,7 +41,7 @@ class _Queue:
         self.items: list[SimpleQueue[Packed | None]] = [SimpleQueue() for _ in (consumers if spec.route else [0])]
         self.taken: SimpleQueue[Packed | None] = SimpleQueue()  # for the producer whose turn it is
         self._turn = threading.Lock()
-        self._open = list(producers)  # those that have not put their last item
+        self._open = list(producers)  # that have not put their last item
         self._spec = spec
         self._depth = partial(meters.depth, step)
         self._failures = failures

@@ -59,7 +59,7 @@ class Padding:
         Raises:
             ConfigError: the argument is invalid, or the id is not one of the vocabulary.
             InputTypeError: the argument has a wrong type.
-            SpecialTokenError: there is no special token to pad with.
+            SpecialTokenError: the tokenizer has no special token to pad with.
         """
         if padded is None or padded is False:
             return None
@@ -80,7 +80,7 @@ class Padding:
         """Return the matrix of the ids ``ids[offsets[i]:offsets[i + 1]]`` of each text i, and the lengths of the texts.
 
         Raises:
-            ConfigError: a text is too long, and there is no truncation.
+            ConfigError: a text is too long, and truncation is off.
         """
         lengths = np.diff(offsets)
         width = int(lengths.max(initial=0)) if self.length is None else self.length
