@@ -1,4 +1,4 @@
-"""The parser of flags, whose errors are one line and name the nearest flag, and the flags of several commands."""
+"""The parser of flags, and flags that several commands share. Its errors are one line and name the nearest flag."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Parser(argparse.ArgumentParser):
 
         Args:
             command: the command's name.
-            description: paragraphs, which are wrapped, and indented examples, which are not.
+            description: paragraphs, to be wrapped, and indented examples, to be printed as they are.
             arguments: the arguments on the usage line.
         """
         width = min(_WIDTH, get_terminal_size().columns)

@@ -46,7 +46,7 @@ def make_settings(
         model: the settings.
         values: their values.
         where: the config that the values are from, for messages.
-        elsewhere: the keys, which may be dotted, of values that are not from there.
+        elsewhere: the keys (dotted keys, too) of values that are not from there.
 
     Raises:
         SettingsError: values are invalid; the message has a line for each.

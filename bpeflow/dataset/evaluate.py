@@ -237,7 +237,7 @@ def _measure(
 def _evaluation(
     tokenizer: Tokenizer, name: str, corpus: str | None, measures: Sequence[_Measure], weights: Sequence[int] = (1,)
 ) -> Evaluation:
-    """Return the results on corpora, of which each counts as many times as its weight."""
+    """Return the results on corpora together, each multiplied by its weight."""
     texts, counted, seconds = zip(*measures, strict=True)
     occurrences = np.dot(weights, counted)
     specials = set(tokenizer.special_tokens.values())

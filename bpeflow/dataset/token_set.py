@@ -82,7 +82,7 @@ class TokenSet:
     # ---- earlier files ----
 
     def existing_files(self) -> list[Path]:
-        """Return the token files of the set, with any number of a part, of which any file exists; the first one first.
+        """Return the token files of the set that have any file on disk, of all part numbers; the first one first.
 
         An undivided token file of the same name is one of them if the set is divided into parts, and parts are if it is
         not: readers would find both under that name.

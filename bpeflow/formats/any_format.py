@@ -153,8 +153,7 @@ def save(
 
     Args:
         spec: the tokenizer.
-        path: the file to write, if its name is one of the format; otherwise a folder, which is created if it is
-            missing.
+        path: the file to write, if it has a name of the format; otherwise a folder, created if missing.
         name: the name of the format, or an alias such as ``hf``; by default the format of the file's ending, and
             ``gpt2`` for a folder.
         overwrite: whether to replace what is there: a file, or the files of this format in a folder; of another

@@ -237,7 +237,7 @@ def _read_split(split: Part) -> tuple[str, UnmatchedPolicy | None]:
 
 
 def _read_regex(pattern: Part) -> str:
-    """Return the regular expression of a `Split`, which has one or a string to search for."""
+    """Return the regular expression of a `Split`, made from its string if it has none."""
     texts = pattern.value if isinstance(pattern.value, dict) else {}
     text = texts.get("Regex") or texts.get("String")
     if len(texts) != 1 or not text or not is_text(text):

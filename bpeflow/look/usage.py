@@ -53,7 +53,7 @@ class Prefix:
 
 @dataclass(frozen=True)
 class CorpusFigures:
-    """How a tokenizer encodes a corpus. Special tokens, which are no text, are left out.
+    """How a tokenizer encodes a corpus. Special tokens are left out.
 
     Attributes:
         bytes: bytes of the pre-tokens.

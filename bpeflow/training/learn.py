@@ -60,7 +60,7 @@ class LearnedMerges(Sequence[Merge]):
 
     Attributes:
         pairs: the merges.
-        counts: the count of each pair when it was merged; 0 for initial merges, which are not learned.
+        counts: the count of each pair when it was merged; 0 for initial merges, because they are not learned.
         statistics: the figures of the learning backend.
         wanted: number of merges that fill the vocabulary. There are fewer if no pair was left to merge.
         reuse_tokens: whether a merge that made an existing token got the id of that token (`Vocab.build`).

@@ -240,7 +240,7 @@ def train_bpe(
 
 
 class _Training:
-    """A training run, whose settings are complete and checked."""
+    """A training run with complete and checked settings."""
 
     def __init__(self, settings: Settings, base: TokenizerSpec | None, observer: Observer) -> None:
         self._started = perf_counter()
