@@ -18,7 +18,7 @@ from bpeflow.errors import FormatError
 #: A learned pair: the bytes of its left and of its right token.
 Merge = tuple[bytes, bytes]
 
-#: The special tokens of whatever reads a corpus or makes a vocabulary, unless others are given.
+#: The special tokens of anything that reads a corpus or makes a vocabulary, by default.
 END_OF_DOCUMENT = ("<|endoftext|>",)
 
 #: The usual names of the special token that ends a text, in order of precedence.
@@ -50,12 +50,13 @@ class Vocab(Mapping[int, bytes]):
         tokens: the bytes of each token, indexed by id. ``b""`` marks an unused id.
         special_tokens: the id of each special token.
         merges: the merges in the order in which they were learned. A merge's index is its rank.
-        pattern: the split pattern that it was trained with or is used with, which `bpeflow.Tokenizer` takes; None if it
-            is unknown. Vocabularies are compared without it.
+        pattern: the split pattern of its training or of its files, the default of `bpeflow.Tokenizer`; None if it is
+            unknown. Vocabularies are compared without it.
         unmatched: what to do with text that the pattern does not match; None if the pattern is unknown.
         normalizer: the names of the normalizers of the text, like the pattern.
-        merge_counts: how often the pair of each merge occurred in training when it was merged; None for merges that
-            were not learned then, and instead of all if nothing is known. Vocabularies are compared without it.
+        merge_counts: how often the pair of each merge occurred in training when it was merged. An entry is None for a
+            merge that was not learned in that training, and the whole attribute is None if nothing is known.
+            Vocabularies are compared without it.
 
     >>> from bpeflow import Vocab
     >>> vocab = Vocab.build([(b"t", b"h"), (b"th", b"e")], special_tokens=["<s>"])
@@ -140,17 +141,17 @@ class Vocab(Mapping[int, bytes]):
         return vocab
 
     def replaced(self, **changes: Any) -> Vocab:
-        """Return a copy with other values of attributes, such as `tokens` or `merges`."""
+        """Return a copy with changed attributes, such as `tokens` or `merges`."""
         return Vocab(**{name: getattr(self, name) for name in ("tokens", "merges", *_FIELDS)} | changes)
 
     def annotated(self, **changes: Any) -> Vocab:
-        """Return a copy with other values of attributes that no id depends on. It shares the cached properties."""
+        """Return a copy with changed attributes that do not affect ids. It shares the cached properties."""
         other = Vocab.__new__(Vocab)
         other.__dict__.update(self.__dict__ | changes)
         return other
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what can be computed. Merges are pickled as ids and tokens in one piece, if they are known so."""
+        """Leave out what can be computed. Merges are pickled as ids, and tokens in one piece, if that form is known."""
         tokens = "packed_tokens" if self._distinct else "tokens"
         are_ids = "merge_ids" in self.__dict__ and not self._merges_special_tokens
         names = (*_FIELDS, tokens, "merge_ids" if are_ids else "merges", "merging_yields_all", "_distinct")
@@ -290,7 +291,7 @@ class Vocab(Mapping[int, bytes]):
 
     @cached_property
     def decoded_tokens(self) -> tuple[bytes, ...]:
-        """The bytes that each id is decoded to: those of ordinary text if that can yield the id, else the token's own.
+        """The bytes that each id is decoded to: ordinary text that yields the id, or else the token's own.
 
         The two differ if a special token shares its id with other bytes, as ``"Ġthe"`` can with ``b" the"`` in
         HuggingFace's mode. Then ordinary text survives the round trip. HuggingFace also decodes such a special token to
@@ -376,8 +377,8 @@ class Vocab(Mapping[int, bytes]):
             special_tokens: the special tokens, in the order of their ids.
             special_tokens_first: whether ids are assigned in HuggingFace's order (special tokens, bytes in the order of
                 their printable characters, merges) instead of the default order (bytes, special tokens, merges).
-            reuse_tokens: whether a merge that makes the bytes of an existing token, which can be a special token, gets
-                its id, as in HuggingFace tokenizers. By default every merge makes a new token.
+            reuse_tokens: whether a merge that makes the bytes of an existing token, even of a special token, gets the
+                id of that token, as in HuggingFace tokenizers. By default every merge makes a new token.
             max_tokens: the size to stop at. Merges beyond it are left out, so a smaller vocabulary is a prefix of a
                 larger one.
 
@@ -409,12 +410,12 @@ class Vocab(Mapping[int, bytes]):
     ) -> Vocab:
         """Return this vocabulary with more special tokens and merges. All ids stay as they are.
 
-        New ids follow the greatest old one: first those of new special tokens, then those of merges. So of the
-        vocabularies with more and more merges each is a prefix of the next. A merge that makes the bytes of an ordinary
-        token that no merge made so far gets that token's id.
+        New ids follow the greatest old one: first the new special tokens, then the merges. So a vocabulary with fewer
+        new merges is a prefix of a vocabulary with more. If a merge makes the bytes of an ordinary token, and no
+        earlier merge has made it, it gets that token's id.
 
         Args:
-            merges: the merges after those of this vocabulary, by rank.
+            merges: the further merges, by rank.
             special_tokens: special tokens. Those already in the vocabulary keep their ids.
             reuse_tokens: as for `build`: special tokens also share an id with ordinary tokens.
             max_tokens: the size to stop at, as for `build`.
@@ -459,7 +460,7 @@ class Vocab(Mapping[int, bytes]):
 
 
 def _read_only(merge_ids: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Protect an array, which others share, from changes."""
+    """Make a shared array read-only."""
     merge_ids.flags.writeable = False
     return merge_ids
 

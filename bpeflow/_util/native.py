@@ -47,7 +47,7 @@ ABI = 19
 LIBRARY_PATH_VARIABLE = "BPEFLOW_LIBRARY_PATH"
 _SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
 
-# ---- statuses: `enum bpeflow_status`; callers handle those that are public ----
+# ---- statuses: `enum bpeflow_status`; callers handle the public ones ----
 
 _IO = 5
 NOT_UTF8 = 7
@@ -303,7 +303,7 @@ class Handle(c_void_p):
         Args:
             library: the library of these functions.
             kind: the object's name in the functions.
-            arguments: arguments before the handle. Those that are handles are kept alive, as the object may use them.
+            arguments: arguments before the handle. Handles among them are kept alive, because the object may use them.
             results: arguments after the handle.
             create: the last part of the function's name.
         """

@@ -98,7 +98,7 @@ def format_size(size: float) -> str:
 
 
 def short_names(paths: Sequence[str]) -> dict[str, str]:
-    """Return each path's last part, with as many folders before it as distinguish it from the others.
+    """Return each path's last part, with as many folders before it as distinguish it from the other paths.
 
     >>> short_names(["runs/a/owt", "runs/b/owt", "data/web.txt"])
     {'runs/a/owt': 'a/owt', 'runs/b/owt': 'b/owt', 'data/web.txt': 'web.txt'}

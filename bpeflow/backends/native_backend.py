@@ -17,7 +17,7 @@ from bpeflow.errors import NativeError, NativeUnavailableError
 
 _WAIT_POLICY = "OMP_WAIT_POLICY"
 
-#: How OpenMP threads wait for work: asleep. Those that wait actively spin. On a machine that is also busy otherwise
+#: How OpenMP threads wait for work: asleep. Active waiting spins. On a machine that is also busy otherwise
 #: they keep threads that have work off the cores: with one of two cores busy, a run of 0.43 s took 1.21 s. But waking a
 #: thread takes as long as a short list, so with GCC's OpenMP it spins for some 15 µs before it sleeps. On an idle
 #: machine with two cores learning is 6 to 10 % faster so. With one or two of them busy no difference could be measured.

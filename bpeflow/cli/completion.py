@@ -47,7 +47,7 @@ def run_completion(options: Namespace) -> None:
 
 
 def _all_commands(shtab: Any) -> argparse.ArgumentParser:
-    """Return one parser of all commands. Its flags, without a command, are those of train."""
+    """Return one parser of all commands. Without a command, it takes the flags of `train`."""
     parsers: dict[str, Parser] = {name: load_command(name)[0] for name in COMMANDS}
     for parser in parsers.values():
         for argument in parser.arguments:

@@ -51,7 +51,7 @@ def as_yaml(values: Mapping[str, Any] | None = None) -> str:
     """Return a config that names every setting, with its description, default and an example.
 
     Args:
-        values: the settings to give a value; all others are commented out.
+        values: the settings to give a value; the rest are commented out.
     """
     values = values or {}
     lines = [
@@ -84,7 +84,7 @@ def as_markdown() -> str:
         "# Settings",
         "",
         "Written by `bpeflow config --markdown`. Each setting can be given in a YAML config, as a flag",
-        "(`--key value`, those of a section `--set key=value`), as a keyword of `bpeflow.Tokenizer.train` and of",
+        "(`--key value`; in a section, `--set key=value`), as a keyword of `bpeflow.Tokenizer.train` and of",
         "`bpeflow.train_bpe`, and in a mapping for `bpeflow.train`.",
     ]
     for group, settings in [*_by_group(), ("sources", list(all_settings(SourceSettings)))]:

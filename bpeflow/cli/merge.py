@@ -20,8 +20,8 @@ from bpeflow.training.train import train_from_counts
 
 _DESCRIPTION = """\
 Learn merges from counts that a run has saved: another vocabulary size or backend, without counting again. The
-settings are those of the run that counted; a config and flags override them. Without --out_dir the run that counted is
-completed; if it has a tokenizer already, the new one is written beside it, to a folder such as runs/owt-16000.
+settings of that run apply; a config and flags override them. Without --out_dir that run is completed; if it has a
+tokenizer already, the new one is written beside it, to a folder such as runs/owt-16000.
 
   bpeflow merge --counts runs/owt --vocab_size 16000
   bpeflow merge --counts counts.tsv --vocab_size 1000 --backend python --out_dir runs/small
@@ -74,7 +74,7 @@ def read_counts(source: Path) -> tuple[PretokenCounts, Path, RunReport | None]:
 def settings_for_learning(
     earlier: RunReport | None, path: Path, source: Path, config: Path | None, overrides: Mapping[str, Any]
 ) -> Settings:
-    """Return the settings of the run that counted, overridden by those of a config and flags that concern learning."""
+    """Return the settings of the run that counted, overridden by a config and by flags that concern learning."""
     if ignored := [key for key in overrides if key.partition(".")[0] in COUNT_ONLY]:
         raise ConfigError(f"{ignored[0]} concerns counting, which merge does not repeat")
     values: dict[str, Any] = {"input": str(path)}

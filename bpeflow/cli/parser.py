@@ -1,4 +1,4 @@
-"""The parser of flags, whose errors are one line and name the nearest flag, and the flags of several commands."""
+"""The parser of flags, and flags that several commands share. Its errors are one line and name the nearest flag."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Parser(argparse.ArgumentParser):
 
         Args:
             command: the command's name.
-            description: paragraphs, which are wrapped, and indented examples, which are not.
+            description: paragraphs, to be wrapped, and indented examples, to be printed as they are.
             arguments: the arguments on the usage line.
         """
         width = min(_WIDTH, get_terminal_size().columns)
@@ -71,12 +71,12 @@ class Parser(argparse.ArgumentParser):
             if (flag := word.partition("=")[0]).startswith("--") and flag not in known:
                 self._refuse(flag, known)
         if argv and not argv[0].startswith("-") and all(argument.option_strings for argument in self.arguments):
-            self._refuse_positional(argv[0], known)  # before flags that are missing
+            self._refuse_positional(argv[0], argv)  # before flags that are missing
         options, rest = self.parse_known_intermixed_args(argv)  # an optional argument may follow flags
         for word in rest:
             if word.startswith("-"):
                 self._refuse(word, known)
-            self._refuse_positional(word, known)
+            self._refuse_positional(word, argv)
         return options
 
     def error(self, message: str) -> NoReturn:
@@ -87,8 +87,13 @@ class Parser(argparse.ArgumentParser):
             message = message.replace(expected, "needs a value (--flag=VALUE if that begins with a dash)")
         raise ConfigError(f"{message} (see {self.prog} --help)")
 
-    def _refuse_positional(self, word: str, known: Sequence[str]) -> NoReturn:
-        hint = f"; did you mean --input {quote(word)}?" if "--input" in known else ""
+    def _refuse_positional(self, word: str, argv: Sequence[str]) -> NoReturn:
+        """Suggest the flag that the word may belong to: ``--input``, or else a required flag that is missing."""
+        given = {word.partition("=")[0] for word in argv}
+        flags = {argument.option_strings[0]: argument for argument in self.arguments if argument.option_strings}
+        expected = ["--input", *(name for name, argument in flags.items() if argument.required)]
+        missing = [name for name in expected if name in flags and given.isdisjoint(flags[name].option_strings)]
+        hint = f"; did you mean {missing[0]} {quote(word)}?" if missing else ""
         self.error(f"unexpected argument {word!r}{hint}")
 
     def _refuse(self, flag: str, known: Sequence[str]) -> NoReturn:
@@ -123,7 +128,7 @@ def add_description_flags(parser: Parser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--special_tokens", metavar="TEXT", nargs="+", type=_special_token,
-        help="special tokens besides those of the file: TEXT, or TEXT=ID with its id",
+        help="further special tokens, which the file lacks: TEXT, or TEXT=ID with its id",
     )  # fmt: skip
 
 

@@ -51,7 +51,7 @@ def set_up_logging(quiet: bool = False) -> Console | None:
 
 
 def print_summary(fields: Iterable[tuple[str, str]], quiet: bool) -> None:
-    """Print labelled lines about results, which are on disk whether anybody reads the lines or not."""
+    """Print labelled lines about results. A broken output is no error: the results are on disk."""
     if quiet:
         return
     bold = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"

@@ -63,7 +63,7 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def add_run_flags(parser: Parser, without: Collection[str] = ()) -> None:
-    """Add the flags of commands that learn merges: ``--config``, ``--set``, and those of all settings but `without`."""
+    """Add the flags of commands that learn merges: ``--config``, ``--set``, and all settings but `without`."""
     add_settings(parser, Settings, without)
     group = parser.add_argument_group("other ways to give settings")
     group.add_argument("--config", metavar="FILE", type=Path, help="YAML config; flags override it")

@@ -61,8 +61,13 @@ def show_parser() -> Parser:
 
 def run_show(options: Namespace) -> None:
     """Show a text."""
-    if (options.text is None) == (options.inputs is None):
-        raise ConfigError("need a TEXT to show, - for standard input, or --input PATH")
+    if options.text is None and options.inputs is None:
+        raise ConfigError(
+            f"no text after the tokenizer, {os.fspath(options.tokenizer)!r}: add a TEXT to show, - for standard input, "
+            "or --input PATH"
+        )
+    if options.text is not None and options.inputs is not None:
+        raise ConfigError("give a TEXT to show or --input PATH, not both")
     set_up_logging()
     from rich.console import Console
 

@@ -43,7 +43,7 @@ class EncodeSettings(CorpusSettings):
     end_token: str | None = _files(
         None,
         "special token that replaces separators and ends every document; '' for none",
-        "A separator that is no special token needs it.",
+        "Needed if the separator is not a special token.",
         unset="the separator, and the last document ends as in its file",
         example="<|endoftext|>",
         metavar="TOKEN",

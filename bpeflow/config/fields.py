@@ -33,8 +33,8 @@ def setting(
         example: a value worth showing, as YAML would have it.
         unset: what a default of None means.
         group: the heading under which the setting is listed.
-        flags: names on the command line, besides that of the setting itself, which a setting in a section lacks; None
-            for a setting without a flag.
+        flags: further names on the command line, besides the setting's own (a setting in a section has none of its
+            own); None for a setting without a flag.
         metavar: what help calls the flag's value; by default, its type.
         options: as for `pydantic.Field`.
     """
@@ -68,7 +68,7 @@ class Setting:
 
     @property
     def help(self) -> str:
-        """The description, with the default if that is worth telling."""
+        """The description, with the default unless it is trivial."""
         unremarkable = ("false", "[]", "none", "required")
         return self.description + (f" (default: {self.default})" if self.default not in unremarkable else "")
 
@@ -110,7 +110,7 @@ class Setting:
 
 
 def all_settings(model: type[BaseModel], prefix: str = "") -> Iterator[Setting]:
-    """Yield all settings of a model, and those of its sections and sources. Settings of sources have no group."""
+    """Yield all settings of a model, its sections and its sources. Settings of sources have no group."""
     for name, field in model.model_fields.items():
         extra = field.json_schema_extra
         if isinstance(extra, dict):
@@ -122,7 +122,7 @@ def all_settings(model: type[BaseModel], prefix: str = "") -> Iterator[Setting]:
 
 
 def _types(annotation: Any) -> Iterator[Any]:
-    """Yield a type and all types in it, those of a union or a list."""
+    """Yield a type and all types in it: the members of a union, the items of a list."""
     yield annotation
     for inner in get_args(annotation) if get_origin(annotation) is not Literal else ():
         yield from _types(inner)
@@ -142,7 +142,7 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     def to_json(self, fields: set[str] | None = None) -> dict[str, Any]:
-        """Return the values, or those of some fields, as JSON has them."""
+        """Return all values, or the values of some fields, in their JSON form."""
         # Not by `model_dump`, whose functions in Python turn Ctrl-C into an error of pydantic's.
         given = {name: value for name, value in vars(self).items() if fields is None or name in fields}
         values: dict[str, Any] = json.loads(json.dumps(given, default=_for_json))
@@ -160,7 +160,7 @@ class Section(Frozen):
 
     @classmethod
     def expand(cls, value: Any) -> Any:
-        """Return the mapping that a single value stands for."""
+        """Return the mapping that a single value abbreviates."""
         return {cls.main: value} if isinstance(value, str | bool | list | tuple) else value
 
     @model_validator(mode="before")

@@ -46,7 +46,7 @@ def make_settings(
         model: the settings.
         values: their values.
         where: the config that the values are from, for messages.
-        elsewhere: the keys, which may be dotted, of values that are not from there.
+        elsewhere: the keys (dotted keys, too) of values that are not from there.
 
     Raises:
         SettingsError: values are invalid; the message has a line for each.
@@ -74,7 +74,7 @@ def load_values(path: Path | None, overrides: Mapping[str, Any] | None = None) -
     """Return the values that `load_settings` validates. Raises `ConfigError` for a missing or malformed file."""
     values: dict[str, Any] = {}
     if path is not None:
-        values = read_yaml(path)
+        values = override({}, read_yaml(path))  # a config may have dotted keys, too
     return override(values, overrides or {})
 
 
@@ -86,16 +86,12 @@ def replace(values: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, A
 
 def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Return `values` updated by `overrides`, whose keys may be dotted (``monitor.interval``)."""
-    result = replace(values, {key: value for key, value in overrides.items() if "." not in key})
-    for dotted_key, value in overrides.items():
-        section, dot, key = dotted_key.partition(".")
-        if not dot:
-            continue
-        if section not in _SECTIONS:
-            raise ConfigError(f"unknown setting {dotted_key}{_nearest(Settings, dotted_key)}")
+    dotted = {key for key in overrides if key.partition(".")[0] in _SECTIONS and "." in key}
+    result = replace(values, {key: value for key, value in overrides.items() if key not in dotted})
+    for section, _, key in (dotted_key.partition(".") for dotted_key in overrides if dotted_key in dotted):
         inside = _SECTIONS[section].expand(result.get(section) or {})
         if isinstance(inside, Mapping):  # otherwise validation reports it
-            result[section] = {**inside, key: value}
+            result[section] = {**inside, key: overrides[f"{section}.{key}"]}
     return result
 
 
@@ -110,6 +106,8 @@ def _explain(model: type[BaseModel], details: Any) -> str:
     if not key:
         return message
     message = message.replace("Input should be", "must be").replace("tuple", "list")
+    if details["type"] == "string_too_short":
+        message = "must not be empty"
     meaning = "" if details["type"] == "value_error" else _meaning(model, key)
     return f"{key}: {message}, found {short_repr(details['input'])}{meaning}"
 
@@ -118,8 +116,10 @@ def _nearest(model: type[BaseModel], key: str) -> str:
     """Suggest the known key that is most like an unknown one, in any section."""
     if remedy := _REMOVED.get(key) or _REMOVED.get(key.partition(".")[0]):
         return f" (removed: {remedy})"
-    names = [setting.key for setting in all_settings(model)]
+    settings = list(all_settings(model))
+    names = [setting.key for setting in settings]
     known = {name.rpartition(".")[2]: name for name in reversed(names)} | {name: name for name in (*_SECTIONS, *names)}
+    known |= {flag.lstrip("-"): setting.key for setting in settings for flag in setting.flags or ()}
     close = close_matches(_without_indices(key), known)
     if close and known[close[0]] != key:
         section, name = key.rpartition(".")[0], known[close[0]]
@@ -162,6 +162,11 @@ def read_yaml(path: Path) -> dict[str, Any]:
         return {}
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: need lines of the form `key: value`, found a {type(values).__name__}")
+    if {"schema_version", "settings"} <= values.keys():
+        raise ConfigError(
+            f"{path} is the report of a run, not a config: put the values of `settings` into a config, or learn again "
+            "from the run's counts by `bpeflow merge --counts FOLDER`"
+        )
     if wrong_keys := [key for key in values if not isinstance(key, str)]:
         raise ConfigError(f"{path}: {wrong_keys[0]!r} is not the name of a setting")
     return values

@@ -34,7 +34,7 @@ _COMMA = r"(?<=\S)\s*,\s*(?=\S)"
 
 
 def as_special_tokens(value: object) -> object:
-    """Accept one token in place of a list, but no enumeration: nobody means ``<|a|>, <|b|>`` as one token."""
+    """Accept one token in place of a list. Refuse a list in a string: ``<|a|>, <|b|>`` is never meant as one token."""
     tokens = as_tuple(value)
     between = rf"{_BETWEEN_TOKENS}|{_COMMA}" if isinstance(value, str) else _BETWEEN_TOKENS
     for token in tokens if isinstance(tokens, list | tuple) else ():
@@ -220,7 +220,7 @@ class OutputSettings(Section):
         metavar="TOKEN",
     )
     add_bos: bool = _run(
-        False, "let transformers add bos before each text; otherwise its ids are those of bpeflow", example=True
+        False, "let transformers add bos before each text; otherwise it gives the same ids as bpeflow", example=True
     )
     pad: NonEmpty | None = _run(
         None,

@@ -77,7 +77,7 @@ class TokenSettings(Frozen):
 
 
 class SourceSettings(Frozen):
-    """One source of a mixed corpus. Settings omitted here are those of the whole corpus."""
+    """One source of a mixed corpus. Settings omitted here are taken from the whole corpus."""
 
     name: NonEmpty = setting("", "name in the report", unset="the first path", example="books", validate_default=False)
     paths: Paths = setting(
@@ -88,7 +88,7 @@ class SourceSettings(Frozen):
         min_length=1,
         validation_alias=AliasChoices("paths", "path"),
     )
-    exclude: Paths = setting((), "globs of files to leave out, besides those of the corpus", example=["*.bak"])
+    exclude: Paths = setting((), "further globs of files to leave out of this source", example=["*.bak"])
     weight: Weight = setting(
         1,
         "number of times each document counts, such as 3 or 0.5",
@@ -193,12 +193,12 @@ class CorpusSettings(Frozen):
             raise ValueError("input is missing: name at least one file, folder or glob")
         names = [source.name for source in self.sources]
         if twice := [name for name in names if names.count(name) > 1]:
-            raise ValueError(f"two sources have the name {twice[0]!r}: give each a name of its own")
+            raise ValueError(f"two sources have the name {twice[0]!r}: give each a different name")
         return self
 
     @property
     def all_sources(self) -> tuple[SourceSettings, ...]:
-        """The sources of the corpus, that of `input` first."""
+        """The sources of the corpus, beginning with `input`."""
         unnamed = (SourceSettings.model_construct(name=UNNAMED_SOURCE, paths=self.input),) if self.input else ()
         return (*unnamed, *self.sources)
 
@@ -215,23 +215,23 @@ class CountSettings(CorpusSettings, TokenSettings):
         "gpt2",
         "split pattern, one of gpt2, cl100k, o200k, llama3, qwen2, tekken, deepseek_v3, kimi_k2, llama4, qwen3_5, "
         "bloom, starcoder, superbpe, nanochat, a regular expression, or a list of these",
-        "Each pattern in a list splits the pieces of the one before, as a sequence of HuggingFace's Split does. "
+        "Each pattern in a list splits the pieces of the previous one, like a sequence of HuggingFace's Split. "
         "With unmatched: drop, each drops what it does not match.",
         example="cl100k",
     )
     unmatched: UnmatchedPolicy = _pretokens(
         "isolate",
         "text that a regular expression does not match: isolate, drop or error",
-        "isolate makes a pre-token of each stretch between two matches, as HuggingFace's Split does, drop leaves such "
-        "text out, as tiktoken does, and error stops at the first. Of the named patterns, only deepseek_v3, bloom and "
-        "superbpe do not match all text.",
+        "isolate makes a pre-token of each stretch between two matches, as HuggingFace's Split does. drop leaves such "
+        "text out, as tiktoken does. error stops at the first such stretch. Of the named patterns, only deepseek_v3, "
+        "bloom and superbpe do not match all text.",
         example="error",
     )
     normalizer: Annotated[tuple[NormalizerName, ...], BeforeValidator(as_tuple)] = _pretokens(
         (),
         "changes of text before it is split: nfc, nfd, nfkc, nfkd (Unicode's forms), lowercase, or several in order",
-        "Documents are normalized as the tokenizer will normalize text: between special tokens, which are found first. "
-        "The format tiktoken cannot hold it.",
+        "Special tokens are found first, and the text between them is normalized, in training and in encoding. "
+        "The tiktoken format cannot store a normalizer.",
         example=["nfc"],
     )
 
@@ -255,17 +255,17 @@ class CountSettings(CorpusSettings, TokenSettings):
     executor: Literal["auto", "threads", "processes"] = _pipeline(
         "auto",
         "how counters and mergers run: threads, processes, or auto (the faster one for the input)",
-        "auto takes threads for plain text, which native code counts in parallel, and processes for more than 4 MB of "
-        "other formats, of text to normalize, or of text that only the regex module can split. Standard input and "
-        "iterables are always counted in threads.",
+        "auto uses threads for plain text, because native code counts it in parallel. It uses processes for more than "
+        "4 MB of other formats, of text to normalize, or of text that only the regex module can split. Standard input "
+        "and iterables are always counted in threads.",
         example="processes",
     )
     memory_limit: MemoryLimit | None = _pipeline(
         None,
         "memory for counts, over all processes; the rest is spilled to scratch_dir",
-        "The result is the same with any limit, at least 16mb. The processes themselves (about 30 MB each) and the "
-        "final counts (16 bytes and the pre-token's own for each distinct one) come on top. Text that cannot be "
-        "divided, such as an endless word, may take a sixteenth of it, or 64 MB.",
+        "The result does not depend on the limit, which is at least 16mb. The processes (about 30 MB each) and the "
+        "final counts (for each distinct pre-token, its bytes and 16 more) come on top. Text that cannot be divided, "
+        "such as an endless word, may take a sixteenth of the limit, or 64 MB.",
         unset="half of the available memory",
         example="4gb",
     )
@@ -301,7 +301,8 @@ class MergeSettings(TokenSettings):
         "greatest_bytes",
         "rule for pairs with the same count: greatest_bytes, smallest_ids or huggingface",
         "greatest_bytes merges the greater pair of byte strings (Stanford CS336), smallest_ids the smaller pair of ids "
-        "(rustbpe), huggingface the smaller pair of HuggingFace's ids, where a token that exists keeps its id.",
+        "(rustbpe), huggingface the smaller pair of its own ids. In the last mode, a merge whose bytes "
+        "are a token already gets the id of that token.",
         example="huggingface",
     )
     min_frequency: int = _learning(1, "pairs that occur less often are not merged", example=2, ge=1, lt=2**63)
@@ -317,8 +318,8 @@ class MergeSettings(TokenSettings):
     thin_rare: Annotated[ThinRare | None, BeforeValidator(as_thin_rare)] = _learning(
         None,
         "to save memory, keep only a share (keep) of the rare pre-tokens (counts under below), with scaled-up counts",
-        "keep: 0.1 keeps one in ten, with ten times its count. A hash of each decides, so merges depend only on the "
-        "counts and this setting. Saved counts stay exact.",
+        "keep: 0.1 keeps one in ten, with ten times its count. A hash of the pre-token decides, so merges depend only "
+        "on the counts and this setting. Saved counts stay exact.",
         unset="none",
         example={"below": 5, "keep": 0.1},
         metavar="below=N,keep=FRACTION",
@@ -341,7 +342,7 @@ class Settings(CountSettings, MergeSettings):
     init_from: Folder | None = _learning(
         None,
         "tokenizer to extend, in any format: a file or a folder",
-        "Its ids stay as they are, and its pattern and special tokens are used. After its greatest id come those of "
+        "Its ids stay as they are, and its pattern and special tokens are used. After its greatest id come the "
         "special_tokens that it lacks, then new tokens in the order of learning. vocab_size counts all ids.",
         unset="none",
         example="runs/owt",
@@ -361,7 +362,7 @@ class Settings(CountSettings, MergeSettings):
     )
     transition_size: VocabSize | None = _learning(
         None,
-        "number of entries from which on superwords are learned",
+        "number of entries at which learning superwords begins",
         "Smaller vocab_sizes have no superwords, and split text by pattern. With init_from it is the tokenizer's size.",
         unset="three quarters of vocab_size",
         example=24000,

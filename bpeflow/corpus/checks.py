@@ -1,4 +1,4 @@
-"""Mistakes in a corpus, for messages: those that its first megabytes show, and text that was not counted in the end.
+"""Messages about mistakes in a corpus: visible in its first megabytes, or in the text that was not counted.
 
 Before hours of work, `FirstLook` looks at the largest file of each source. A look at all files would take as long as
 reading them.

@@ -122,7 +122,7 @@ class DocumentStatistics:
     Attributes:
         documents: all documents, including empty ones between two separators. A document that is cut into several
             chunks counts once, in the chunk that contains its end.
-        skipped_documents: those of `documents` that were dropped because they are not UTF-8.
+        skipped_documents: number of `documents` that were dropped because they are not UTF-8.
         bytes: all bytes, including delimiters and skipped documents. For records (JSON Lines, Parquet), only the bytes
             of the text that was kept.
         sources: the statistics of each source by its number, if there are several; otherwise empty.
@@ -130,7 +130,8 @@ class DocumentStatistics:
         first_bad_record: the error of one of them.
         matched_bytes: bytes of text that a custom pattern matched; 0 for a named pattern, which matches all text.
         unmatched_bytes: bytes of text that it did not match.
-        unmatched_example: some of that text, and the text around it; empty if there is none.
+        unmatched_example: some of that text, and the text around it; empty if there is none. For messages only, and not
+            compared: it depends on which worker finishes first.
     """
 
     documents: int = 0
@@ -141,10 +142,10 @@ class DocumentStatistics:
     first_bad_record: str = ""
     matched_bytes: int = 0
     unmatched_bytes: int = 0
-    unmatched_example: str = ""
+    unmatched_example: str = field(default="", compare=False)
 
     def of_source(self, number: int) -> DocumentStatistics:
-        """Return a copy that also has these statistics as those of one source, so that sources add up separately."""
+        """Return a copy that also records these statistics under one source, so that sources add up separately."""
         return replace(self, sources=(*[DocumentStatistics()] * number, self))
 
     def __add__(self, other: DocumentStatistics) -> DocumentStatistics:

@@ -71,7 +71,7 @@ class InputFile:
         end: byte at which a part of plain text ends, also a boundary; None for the end of the file.
         row_groups: for Parquet, the row groups to read; None for all.
         row_group_bytes: the bytes of the file that the row groups take, approximately.
-        documents: the documents of an iterable that stands for a file.
+        documents: the documents of an iterable in place of a file.
     """
 
     name: str

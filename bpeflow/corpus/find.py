@@ -89,8 +89,9 @@ def find_inputs(inputs: Sequence[str | Path], rules: InputRules) -> list[InputFi
     including ``/``: ``**/site-packages/**``, ``*.log``, ``/data/old/*``.
 
     Returns:
-        The local files sorted by path, then standard input, then the URLs, sorted; or in the order in which they are
-        named, where those of a folder or glob are sorted. Each is there once, however often it is named.
+        The local files sorted by path, then standard input, then the URLs, sorted. With `in_order`, they are in the
+        order in which they are named, and only the files of each folder or glob are sorted. Each appears once, however
+        often it is named.
 
     Raises:
         CorpusError: an input does not exist, is neither a file nor a folder, cannot be read, needs a library that is
@@ -130,7 +131,7 @@ def _without_excluded(named: list[_Found], exclude: Sequence[str]) -> list[_Foun
 def _listed(entry: str | Path) -> Iterator[str]:
     """Yield the inputs named in a list (``@list.txt``); yield any other input unchanged."""
     text = str(entry)
-    _check_is_path(text)
+    check_is_path(text)
     if not text.startswith("@") or Path(text).exists():
         yield text
         return
@@ -147,11 +148,11 @@ def _listed(entry: str | Path) -> Iterator[str]:
     for name in names:
         if name.strip():
             listed = os.fsdecode(name)
-            _check_is_path(listed)
+            check_is_path(listed)
             yield listed
 
 
-def _check_is_path(text: str) -> None:
+def check_is_path(text: str) -> None:
     """Raise `CorpusError` for text in place of a path or URL: with several lines, or too long, and nothing's name."""
     try:
         os.lstat(text)
@@ -220,7 +221,7 @@ def _expand_home(entry: str | Path) -> Path:
 
 
 def _expand(path: Path) -> list[Path]:
-    """Return the files of an input. Files found in a folder or by a glob are regular; others may not be."""
+    """Return the files of an input. Files found in a folder or by a glob are regular files; a named one may be any."""
     if path.is_dir():
         files = list(_walk(path))
         if not files:

@@ -19,7 +19,7 @@ from bpeflow._util.text import InvalidUtf8Policy, format_size, short_repr
 from bpeflow.corpus.compression import MAGIC_BYTES, detect_compression
 from bpeflow.corpus.documents import NOTHING, RECORD_END, DocumentStatistics, StreamChunk
 from bpeflow.corpus.files import Blocks, InputFile, convert_errors
-from bpeflow.corpus.text_rules import UTF8_REMEDY, Source, TextRules
+from bpeflow.corpus.text_rules import FLATTEN_REMEDY, UTF8_REMEDY, Source, TextRules
 from bpeflow.errors import BadRecordError, CorpusError, InputTypeError, InvalidUtf8Error
 from bpeflow.pretokenize.cutter import LOOK_BEHIND, load_cutter
 
@@ -145,7 +145,7 @@ def record_chunks(
 ) -> Iterator[StreamChunk]:
     """Gather whole documents into chunks of about `chunk_size` bytes.
 
-    The last chunk stands for all bytes that were read of the file; without a file, each stands for its text.
+    The last chunk accounts for all bytes that were read of the file; without a file, each accounts for its text.
 
     Args:
         texts: the documents.
@@ -285,6 +285,8 @@ def iterable_texts(documents: Iterable[Any], rules: TextRules) -> Iterator[Recor
             yield text_of_record(document, where, rules.sources[0], rules.invalid_utf8)
         else:
             remedy = "; pass paths as a list" if isinstance(document, PathLike) else ""
+            if isinstance(document, list | tuple):
+                remedy = f"; {FLATTEN_REMEDY}"
             raise InputTypeError(
                 f"{where} is {type(document).__name__}; documents must be str, bytes of UTF-8, or mappings with "
                 f"the text in text_field{remedy}"

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from bpeflow._util.text import format_size, short_repr
 from bpeflow.corpus.files import InputFile, SampledFiles
-from bpeflow.corpus.find import InputRules, find_inputs
-from bpeflow.corpus.text_rules import Sample, Source
+from bpeflow.corpus.find import InputRules, check_is_path, find_inputs
+from bpeflow.corpus.text_rules import FLATTEN_REMEDY, Sample, Source
 from bpeflow.errors import ConfigError, CorpusError, InputTypeError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Corpus:
 
     @property
     def total_bytes(self) -> int | None:
-        """The total size of all files; None if that of one is unknown."""
+        """The total size of all files; None if the size of any is unknown."""
         sizes = [file.size for entry in self.entries for file in entry.files]
         return None if None in sizes else self.known_bytes
 
@@ -185,17 +185,24 @@ def check_unchanged(entries: Iterable[CorpusEntry], remedy: str, may_grow: bool 
 def split_off_documents(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], Iterable[Any] | None]:
     """Split settings from the iterable of documents that their `input` may be.
 
-    Returns the settings, and the iterable or None. Raises `InputTypeError` as `check_iterable` does.
+    Returns the settings, and the iterable or None. Raises `InputTypeError` as `check_iterable` does, and `CorpusError`
+    for text in place of a path: here, so that the traceback is short.
     """
-    check_iterable(values.get("input"))
-    if not _is_documents(values.get("input"), values.get("text_field", "text")):
-        return values, None
-    return {**values, "input": DOCUMENTS}, values["input"]
+    given = values.get("input")
+    check_iterable(given)
+    if _is_documents(given, values.get("text_field", "text")):
+        return {**values, "input": DOCUMENTS}, given
+    first = given[0] if isinstance(given, list | tuple) and given else given
+    if isinstance(first, str):
+        check_is_path(first)
+    return values, None
 
 
 def check_iterable(value: object) -> None:
-    """Raise `InputTypeError` for what iterates over names instead of texts: tables, and datasets of several splits."""
+    """Raise `InputTypeError` for tables, datasets of several splits, and lists of lists, none of which yield texts."""
     kind = type(value).__name__
+    if isinstance(value, list | tuple) and any(isinstance(entry, list | tuple) for entry in value):
+        raise InputTypeError(f"a {kind} of lists: {FLATTEN_REMEDY}")
     if hasattr(value, "columns"):
         raise InputTypeError(f"a {kind} is a table: pass its column with the text, such as table['text']")
     parts = list(value.values()) if isinstance(value, Mapping) and not {"paths", "path"} & value.keys() else []

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 #: The remedy for documents that are not UTF-8.
 UTF8_REMEDY = "use invalid_utf8: replace to put U+FFFD there, or invalid_utf8: skip to leave out such documents"
 
+#: The remedy for lists of texts in place of texts.
+FLATTEN_REMEDY = (
+    "give the texts one by one, as in (text for batch in batches for text in batch), or the batches to "
+    "Tokenizer.train_from_iterator"
+)
+
 #: Bits for the size of a document in an entry of the heap that selects a sample. More than any document needs.
 _SIZE_BITS = 48
 

@@ -62,7 +62,7 @@ _INTERVAL = 0.5
 #: would wait for a minute, and then end this process.
 _GONE_SECONDS, _ANSWER_SECONDS = 10.0, 3.0
 
-#: Object store of a cluster that bpeflow starts, about the least that Ray accepts: there is no data in it.
+#: Object store of a cluster that bpeflow starts, about the minimum that Ray accepts: it stays empty.
 _OBJECT_STORE = 100_000_000
 
 
@@ -294,9 +294,9 @@ def task_folder(parent: Path, name: str) -> Iterator[Path]:
 
 @contextmanager
 def connect(settings: EngineSettings) -> Iterator[Cluster]:
-    """Connect to the cluster at the address, to that of this machine, or start one. All tasks end with the block.
+    """Connect to the cluster at the address or on this machine, or start one. All tasks end with the block.
 
-    If the calling process is connected to a cluster already, that one is used, and stays connected.
+    If the calling process is already connected to a cluster, that cluster is used, and stays connected.
 
     Raises:
         EngineUnavailableError: Ray is not installed.

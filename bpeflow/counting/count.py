@@ -244,9 +244,10 @@ class CorpusCounter:
         report_unmatched(documents, self.settings)
 
     def _describe_corpus(self, documents: DocumentStatistics, counts: PretokenCounts) -> CorpusReport:
+        _, unit = self.settings.whole_weights
         return CorpusReport(
             files=sum(self.corpus.file_counts()),
-            sources=describe_sources(self.corpus, documents, self.settings.whole_weights[1]),
+            sources=describe_sources(self.corpus, documents, unit),
             bytes=documents.bytes,
             documents=documents.documents,
             skipped_documents=documents.skipped_documents,
@@ -258,6 +259,7 @@ class CorpusCounter:
             normalizer=self.settings.normalizer,
             normalizer_unicode=UNICODE_VERSION if self.settings.normalizer else None,
             unmatched_bytes=documents.unmatched_bytes,
+            count_unit=unit,
             pretokens=counts.total,
             pretoken_bytes=counts.total_bytes,
             distinct_pretokens=len(counts),
@@ -349,11 +351,11 @@ def count(
     Args:
         paths: the corpus. Files, folders, globs, ``@lists`` of these, ``-`` for standard input, or URLs that fsspec
             supports. Or an iterable of documents: each a `str`, `bytes`, or a mapping with the text in `text_field`,
-            such as a HuggingFace dataset or its column. A list holds paths: of a list of texts, pass `iter(texts)`.
+            such as a HuggingFace dataset or its column. A list holds paths; if it holds texts, pass `iter(texts)`.
         pattern: ``"gpt2"``, ``"cl100k"``, ``"o200k"``, ``"llama3"``, ``"qwen2"``, a regular expression of the `regex`
-            module, or a list of them, each of which splits the pieces of the one before.
-        special_tokens: a string, or several, removed from the text before pre-tokenization, the longest first. The
-            first one separates documents, unless `separator` says otherwise. Pass ``()`` for none.
+            module, or a list. Each pattern of a list splits the pieces of the previous one.
+        special_tokens: one or several strings that are removed from the text before pre-tokenization, the longest
+            first. The first one separates documents, unless `separator` is given. Pass ``()`` for none.
         progress: show progress on standard error, or in the notebook.
         observer: progress callbacks, instead.
         options: the other settings of `bpeflow.config.CountSettings`: `sources`, `input_format`, `text_field`,
@@ -366,8 +368,8 @@ def count(
     Raises:
         ConfigError: a setting is unknown or out of range.
         PatternError: the pattern is neither a known name nor a valid regular expression.
-        CorpusError: input is missing, unreadable, not UTF-8 (`InvalidUtf8Error`), in a format that is recognised as
-            another, or not matched by the pattern (with `unmatched: error`); or there is nothing to count in it.
+        CorpusError: input is missing, unreadable, not UTF-8 (`InvalidUtf8Error`), of another format than expected, or
+            not matched by the pattern (with `unmatched: error`); or it has nothing to count.
         CountOverflowError: a count does not fit 64 bits.
         ScratchError: there was neither memory nor disk space for the counts.
         WorkerDiedError: a worker process was killed.

@@ -34,7 +34,7 @@ class Cut(NamedTuple):
     Attributes:
         base: the hash of the tokenizer whose ids are the units.
         lowest_count: the count below which a pair of units was cut. Merges with at least this count are the same as
-            without the cut; others cannot be learned.
+            without the cut. No other merges can be learned.
     """
 
     base: str
@@ -139,7 +139,7 @@ def _check_sizes(file: IO[bytes]) -> None:
 
 
 def _native_order(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array of this processor's byte order, which that of a file need not have."""
+    """Return an array in this processor's byte order, which may differ from the file's."""
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 

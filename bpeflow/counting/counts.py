@@ -67,8 +67,8 @@ class PretokenCounts(Mapping[bytes, int]):
     ) -> None:
         """Wrap three arrays, which must be in canonical order and without duplicates. They become read-only.
 
-        The pre-tokens themselves are not compared: code on the fast path builds the arrays in order, and `load` checks
-        the files that it reads.
+        The order of pre-tokens is not checked: code on the fast path builds the arrays in order, and `load` checks
+        files.
 
         Raises:
             FormatError: the arrays do not fit together, or the counts are out of order.
@@ -171,19 +171,19 @@ class PretokenCounts(Mapping[bytes, int]):
     def with_pattern(
         self, pattern: Pattern, unmatched: UnmatchedPolicy = "isolate", normalizer: tuple[NormalizerName, ...] = ()
     ) -> PretokenCounts:
-        """Return the same counts with the pattern and the normalizer that they were counted with."""
+        """Return the same counts, labelled with the pattern and the normalizer of the counting."""
         return PretokenCounts(self.data, self.offsets, self.counts, pattern, unmatched, normalizer, self.cut)
 
     def with_cut(self, cut: Cut) -> PretokenCounts:
-        """Return the same counts, of pre-tokens that were cut."""
+        """Return the same counts, labelled with how pre-tokens were cut."""
         return PretokenCounts(*self._content[:-1], cut)
 
     def thin(self, below: int, keep: float) -> PretokenCounts:
         """Return the counts with fewer rare pre-tokens, as the setting `thin_rare` does before merges are learned.
 
         Of the pre-tokens counted less than `below`, one in 1/keep is kept, with its count times 1/keep. A fixed hash of
-        its bytes decides (`bpeflow.counting.thinning`), so the result depends only on the counts and the two
-        arguments, and with a smaller `keep` a part of the same pre-tokens is kept.
+        the bytes decides (`bpeflow.counting.thinning`), so the result depends only on the counts and the two arguments.
+        A smaller `keep` keeps a subset of the same pre-tokens.
 
         >>> counts = PretokenCounts.from_mapping({"low": 5, "er": 2, "new": 2, "est": 2, "wid": 1})
         >>> list(counts.thin(below=5, keep=0.5).items())
@@ -191,7 +191,7 @@ class PretokenCounts(Mapping[bytes, int]):
 
         Args:
             below: pre-tokens with lower counts are rare.
-            keep: the part of them that is kept: one divided by a whole number, such as 0.1. 1 keeps all.
+            keep: the share of rare pre-tokens to keep: one divided by a whole number, such as 0.1. 1 keeps all.
 
         Raises:
             SettingsError: an argument is out of range.

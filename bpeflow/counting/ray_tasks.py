@@ -168,7 +168,7 @@ class ClusterCounting:
         )
 
     def _sample(self, runner: PipelineRunner) -> None:
-        """Pass on a sample, if one is due: all tasks, as counters, and those of each node, with average rates."""
+        """Pass on a sample, if one is due: all tasks, as counters, and the tasks of each node, with average rates."""
         now = monotonic()
         if runner.on_sample is None or now - self._sampled < runner.sample_interval:
             return

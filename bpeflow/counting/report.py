@@ -44,6 +44,8 @@ class CorpusReport:
         unmatched_bytes: bytes of text that the pattern did not match.
         pretokens: the number of pre-tokens, or, if they were cut (`CutReport`), of the fragments of two or more tokens
             that were counted instead. So are the figures below.
+        count_unit: the count of one occurrence in a document of weight 1. It is greater than 1 if weights have
+            decimals; `pretokens`, the saved counts and the counts of merges are multiplied by it.
     """
 
     files: int
@@ -59,6 +61,7 @@ class CorpusReport:
     normalizer: tuple[NormalizerName, ...] = ()
     normalizer_unicode: str | None = None
     unmatched_bytes: int = 0
+    count_unit: int = 1
     pretokens: int
     pretoken_bytes: int
     distinct_pretokens: int
@@ -91,7 +94,7 @@ Stages: TypeAlias = Mapping[str, StageReport]
 
 @dataclass(frozen=True, kw_only=True)
 class NodeReport:
-    """The work of a node of a cluster: wall and processor time are those of its tasks, added up."""
+    """The work of a node of a cluster: wall and processor time are sums over its tasks."""
 
     tasks: int
     seconds: float
@@ -101,7 +104,7 @@ class NodeReport:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineReport:
-    """The engine that counted, if not the pipeline of this machine. Figures are those of the last run that took part.
+    """The engine that counted, if not the pipeline of this machine. The figures describe the last run that took part.
 
     Attributes:
         kind: name of the engine.
@@ -141,9 +144,9 @@ class CutReport:
 
     Attributes:
         cells: number of cells of pairs of adjacent first-stage tokens: all pairs with the same hash are one.
-        frequent_cells: number of these that occur at least `lowest_count` times. Pre-tokens were cut at all others.
-        lowest_count: a lower bound on the counts of merges, which learning has met, or counting is repeated.
-        too_high: the lowest counts that were tried before. With them there were too few merges.
+        frequent_cells: number of cells that occur at least `lowest_count` times. Pre-tokens were cut at all others.
+        lowest_count: a lower bound on the counts of merges. If learning needs lower counts, counting is repeated.
+        too_high: the lowest counts that were tried before and left too few merges.
     """
 
     cells: int
@@ -250,7 +253,7 @@ def _describe_worker(report: WorkerReport) -> StageReport:
 
 
 def complete_stages(stages: Stages, text_bytes: int, reducer: StageReport) -> dict[str, StageReport]:
-    """Return the stages for a report: with the reducer, with rates, and with bytes of text for those that read it."""
+    """Return the stages for a report: with the reducer, rates, and for stages that read text the bytes of text."""
     # The chunk reader only plans what others read, and the size of a stream is known only once it has been read: both
     # are given the bytes of all documents.
     of_documents = {"chunk reader", "counter"} if "stream reader" in stages else {"chunk reader"}

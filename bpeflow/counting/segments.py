@@ -182,7 +182,7 @@ class SegmentFolder:
         self._since = perf_counter()
 
     def _resume(self) -> None:
-        """Read the records, remove those of damaged segments, and then all files that no record mentions."""
+        """Read the records, remove the records of damaged segments, and then all files that no record mentions."""
         found = {path: SegmentRecord.load(path) for path in sorted(self.path.glob("*.json")) if _RECORD(path.name)}
         readable = [record for record in found.values() if record is not None]
         self._resumed = [record for record in readable if record.is_intact(self.path)]
@@ -257,7 +257,7 @@ class SegmentFolder:
             raise
 
     def stages(self, runner: PipelineRunner) -> Stages:
-        """Return the work of this run plus that of the runs that it resumes."""
+        """Return the work of this run and of the runs that it resumes."""
         return combine_stages([_stages(self._resumed), runner.stages])
 
     def statistics(self) -> SegmentStatistics:

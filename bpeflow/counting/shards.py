@@ -1,6 +1,6 @@
 """`Shard`: sorted pre-token counts by partition, in memory or in a file; and the scratch folder for the files.
 
-All shards have the same partitions: those that a counter sends or spills, those of segments, and those of tasks. So
+All shards have the same partitions, whether a counter sends or spills them, or a segment or a task makes them. So
 each partition is summed alone, by whichever thread, process or task is free. Shards travel from counters to mergers and
 from mergers to the reducer. A process that runs out of its share of memory spills: it writes its shards to the scratch
 folder.
@@ -62,7 +62,7 @@ class Spilled:
     """The amount of data written to the scratch folder. Amounts can be added.
 
     Attributes:
-        shards: number of files, including those of intermediate sums.
+        shards: number of files, including intermediate sums.
         bytes: total size of these files.
     """
 

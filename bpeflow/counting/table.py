@@ -269,7 +269,7 @@ class SharedTables:
     def join(self) -> PretokenCounts:
         """Add up the tables, which uses up their counts, sort the sums, and forget the tables.
 
-        Faster than the sum of shards, as pre-tokens are sorted only once, after those of all tables have been added up.
+        Faster than the sum of shards, because pre-tokens are sorted only once, after all tables have been added up.
         Each thread has a partition of its own, which are not the partitions of shards. Raises `CountOverflowError`.
         """
         import numpy as np  # late, as workers do not need it and start in half the time without

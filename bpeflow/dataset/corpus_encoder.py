@@ -1,6 +1,6 @@
 """The pipeline that reads and encodes a corpus in chunks on all cores: `CorpusEncoder`.
 
-`ChunkEncoder` turns a chunk into ids, and `ChunkJoiner` joins the ids of chunks to those of documents.
+`ChunkEncoder` turns a chunk into ids, and `ChunkJoiner` joins the ids of chunks into documents.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class EncodedChunk:
             token, if there is one), ascending. Skipped documents have no entry.
         rest: the text after the last separator: none, white space only, or other text.
         ends_file: whether the chunk is the last of its file.
-        statistics: statistics of the chunk, whose number of documents means nothing.
+        statistics: statistics of the chunk. Its number of documents is meaningless.
         weight: the chunk's share of the corpus, in bytes of its files.
         place: the place after the chunk; None if encoding cannot be resumed from there.
     """

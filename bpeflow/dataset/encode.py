@@ -47,7 +47,7 @@ _MOST_SMALL_SHARDS, _MOST_SHARDS, _LONG_TOKENS = 500, 1_000_000, 16
 #: Remedy in the error message when memory runs out.
 _LESS_MEMORY = "use fewer threads (--threads) or a smaller --chunk_size; or add memory"
 
-#: Settings that the token files do not depend on, and those that the fingerprint has in another form.
+#: Settings that do not affect the token files, or that the fingerprint has in another form.
 _NOT_IN_FINGERPRINT = frozenset({"input", "exclude", "overwrite", "resume", "num_threads", "engine"})
 
 log = logging.getLogger(__name__)
@@ -62,12 +62,12 @@ class EncodedCorpus(Described):
     """The result of encoding a corpus.
 
     Attributes:
-        written: the files: of each token file the ids, the sidecar and, if requested, the index.
+        written: the files: for each token file the ids, the sidecar and, if requested, the index.
         dtype: ``uint16`` or ``uint32``.
         tokens: number of ids, including end tokens.
         documents: number of documents in the token files.
-        val_tokens: number of those ids that are in the validation split.
-        val_documents: number of those documents that are in the validation split.
+        val_tokens: number of ids in the validation split, included in `tokens`.
+        val_documents: number of documents in the validation split, included in `documents`.
         skipped_documents: number of documents left out because they are not UTF-8.
         bad_records: number of records left out because they have no text.
         files: number of files in the corpus.
@@ -137,26 +137,26 @@ def encode_file(
 ) -> EncodedCorpus:
     """Encode a corpus to a token file, with a sidecar next to it (see `bpeflow.dataset.token_file`).
 
-    The ids of a file of text equal `Tokenizer.encode` of its text, so decoding restores the file. Its
-    separators become their ids where they are. An end token is added after a file that does not end with a separator,
-    if another document follows, and after each record of JSON Lines or Parquet and each document of an iterable. White
-    space between a file's last separator and its end is not a document, but belongs to the one before.
+    The ids of a text file equal `Tokenizer.encode` of its text, so decoding restores the file. Separators in the text
+    are encoded as their ids. An end token is added after each record of JSON Lines or Parquet, after each document of
+    an iterable, and after a text file that does not end with a separator, if another document follows. White space
+    after a file's last separator is not a document of its own: it belongs to the document before it.
 
     The result does not depend on `num_threads`, `chunk_size` and `engine`. If encoding fails in the first 30 seconds,
-    no files are left. After that, what is encoded is kept in temporary files, and `resume` continues.
+    no files are left. After that, the ids so far are kept in temporary files, and `resume` continues.
 
     Args:
         tokenizer: the tokenizer.
         src: files, folders, globs, ``@lists`` of these, ``-`` for standard input, and URLs that fsspec supports;
-            compressed or not. They are encoded in the given order, the files of a folder or glob in the order of their
-            paths, and each file once. Mappings in a list are sources, as in the setting `sources`, and come last; their
-            weights are ignored, and so is `max_bytes`, unless `sampled` is true. Or an iterable of documents, as for
+            compressed or not. They are encoded in the given order, the files of a folder or glob sorted by path, and
+            each file once. Mappings in a list are sources, as in the setting `sources`, and come last; their weights
+            are ignored, and so is `max_bytes`, unless `sampled` is true. Or an iterable of documents, as for
             `bpeflow.count`.
         dst: the token file to write.
         progress: show progress on standard error, or in the notebook.
         observer: progress callbacks, instead.
-        options: the other `bpeflow.config.encoding.EncodeSettings`, which describes each, as ``bpeflow encode
-            --help`` does. For the ids: `dtype`, `separator`, `end_token`, `special_tokens_as_text`. For the files:
+        options: the other settings of `bpeflow.config.encoding.EncodeSettings`; ``bpeflow encode --help`` describes
+            them. For the ids: `dtype`, `separator`, `end_token`, `special_tokens_as_text`. For the files:
             `format`, `index`, `shard_tokens`, `val_fraction`, `seed`, `overwrite`, `resume`. For the corpus: `sources`,
             `sampled`, `input_format`, `text_field`, `text_column`, `exclude`, `invalid_utf8`, `bad_records`. For the
             work: `num_threads`, `chunk_size`, `engine` (``{"kind": "ray"}`` for a Ray cluster, which sees the input and
@@ -169,10 +169,10 @@ def encode_file(
         AlreadyExistsError: a file exists, and `overwrite` is false, or an interrupted encoding could be resumed; raised
             before any work.
         ConfigError: an option is unknown, invalid or does not fit the tokenizer; raised before any work.
-        CorpusError: input is missing, unreadable, not UTF-8 (`InvalidUtf8Error`, which has the position), or a record
-            has no text (`BadRecordError`).
+        CorpusError: input is missing, unreadable, or not UTF-8 (`InvalidUtf8Error`, with the position), or a record has
+            no text (`BadRecordError`).
         ResumeError: with `resume`, the corpus, the tokenizer or an option has changed.
-        FolderInUseError: with `resume`, the process to be resumed is still at work.
+        FolderInUseError: with `resume`, the process to be resumed is still running.
         EngineError: the cluster cannot be reached, or a node cannot take part.
         FormatError: `dst` is not a regular file.
         OSError: `dst` cannot be written. The error names the file.

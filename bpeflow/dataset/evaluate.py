@@ -63,14 +63,14 @@ def evaluate(
 
     Args:
         tokenizers: a tokenizer, several, or tokenizers by name. A tokenizer may be a path, as for `Tokenizer.load`; it
-            is named by the last part of the path, or by more parts if others have the same.
-        inputs: the corpora. Each is a file, folder, glob, ``@list`` of these, ``-`` for standard input or a URL, named
-            as tokenizers are. Or it is a mapping as in the setting `sources`: `paths`, and optionally `name`,
+            is named by the last part of the path, or by more parts if two paths end alike.
+        inputs: the corpora. Each is a file, folder, glob, ``@list`` of these, ``-`` for standard input or a URL, and is
+            named like tokenizers. Or it is a mapping as in the setting `sources`: `paths`, and optionally `name`,
             `exclude`, `weight`, `max_bytes` (for a random sample), `seed`, `format`, `text_field` and `text_column`. Or
-            `inputs` is an iterable of documents, which are one corpus and are kept in memory, as they are read several
-            times; of a list of `str`, pass `iter(documents)`.
-        baseline: the tokenizer to which all are compared: name or path of one of them, or path of a further one. By
-            default it is the first, if there are several.
+            `inputs` is an iterable of documents, which make up one corpus; they are kept in memory, because they are
+            read several times. If the documents are a list of `str`, pass `iter(documents)`.
+        baseline: the tokenizer to compare with: the name or path of one of them, or the path of another one. By default
+            the first of several.
         progress: show progress on standard error, or in the notebook.
         observer: progress callbacks, instead.
         options: the other settings of `bpeflow.config.CorpusSettings`: `sources`, `input_format`, `text_field`,
@@ -78,8 +78,7 @@ def evaluate(
             tokenizer's first special token.
 
     Returns:
-        The results for each corpus and, if there are several, for all of them together, where a corpus counts as many
-        times as its weight.
+        The results for each corpus and, if there are several, for all of them together, each multiplied by its weight.
 
     Raises:
         ConfigError: there are no tokenizers or no inputs, or an option is invalid.
@@ -198,7 +197,7 @@ def _counters(
     documents: Iterable[Any] | None,
     tokenizers: Mapping[str, Tokenizer],
 ) -> dict[str, CorpusCounter]:
-    """Return what counts a corpus as each tokenizer splits it; the same for those that split it alike."""
+    """Return the counter of a corpus for each tokenizer. Tokenizers that split it alike share one."""
     counters: dict[CountSettings, CorpusCounter] = {}
     chosen = {}
     for name, tokenizer in tokenizers.items():
@@ -238,7 +237,7 @@ def _measure(
 def _evaluation(
     tokenizer: Tokenizer, name: str, corpus: str | None, measures: Sequence[_Measure], weights: Sequence[int] = (1,)
 ) -> Evaluation:
-    """Return the results on corpora, of which each counts as many times as its weight."""
+    """Return the results on corpora together, each multiplied by its weight."""
     texts, counted, seconds = zip(*measures, strict=True)
     occurrences = np.dot(weights, counted)
     specials = set(tokenizer.special_tokens.values())

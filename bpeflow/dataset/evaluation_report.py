@@ -32,9 +32,9 @@ class CorpusText:
 
     Attributes:
         bytes: size of the documents.
-        words: number of words, which are separated by Unicode white space.
+        words: number of words, as Unicode white space separates them.
         documents: number of documents.
-        skipped_documents: number of documents that were left out and are not among the others.
+        skipped_documents: number of documents that were left out; not part of `documents`.
     """
 
     bytes: int = 0
@@ -52,7 +52,7 @@ class Evaluation(Printable):
         corpus: name of the corpus; None for all corpora together.
         text: the text that was encoded.
         tokens: number of ids of the text.
-        single_byte_tokens: number of ids of single bytes, to which no merge applied.
+        single_byte_tokens: number of ids of single bytes: no merge applied to them.
         used_tokens: number of entries of the vocabulary that occur.
         vocab_size: number of entries of the vocabulary.
         seconds: time for encoding on one thread, without reading; of a large corpus an estimate from its beginning.

@@ -1,7 +1,7 @@
 """The journal of an encoding, from which an interrupted one resumes.
 
-It lies beside the temporary token files, as ``.train.bin.ckpt.PID.part``, and is locked while its process lives. It is
-empty at first, so a short encoding leaves nothing to resume. Then come lines of JSON, each with a checksum of its own:
+It is a file beside the temporary token files, ``.train.bin.ckpt.PID.part``, and is locked while its process lives. It
+is empty at first, so a short encoding leaves nothing to resume. Then come lines of JSON, each with its checksum:
 
 ==============  ========================================================================================================
 the first line  the `Fingerprint` of the encoding
@@ -143,7 +143,7 @@ class Journal:
 
 @contextmanager
 def open_journal(tokens: TokenSet, fingerprint: Fingerprint | None) -> Iterator[Journal]:
-    """Open the journal of an interrupted encoding with `resume`, or else a new one; others of dead processes go.
+    """Open the journal of an interrupted encoding with `resume`, or else a new one. Those of dead processes go.
 
     It is removed after the block unless that fails and has a checkpoint. Without a fingerprint there are none. Raises
     `ResumeError` if the interrupted encoding has another fingerprint, and `FolderInUseError` if its process lives.

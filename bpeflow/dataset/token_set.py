@@ -82,7 +82,7 @@ class TokenSet:
     # ---- earlier files ----
 
     def existing_files(self) -> list[Path]:
-        """Return the token files of the set, with any number of a part, of which any file exists; the first one first.
+        """Return the token files of the set that have any file on disk, of all part numbers; the first one first.
 
         An undivided token file of the same name is one of them if the set is divided into parts, and parts are if it is
         not: readers would find both under that name.
@@ -162,7 +162,7 @@ def already_exists(path: Path) -> AlreadyExistsError:
 
 
 def split_path(path: Path, split: Split) -> Path:
-    """Return the path of a split: ``train`` at the end of the name becomes the split; to others the split is appended.
+    """Return the path of a split: it replaces ``train`` at the end of the name, or else is appended to the name.
 
     >>> [split_path(Path(name), "val").name for name in ("train.bin", "owt_train.bin", "owt.bin")]
     ['val.bin', 'owt_val.bin', 'owt_val.bin']

@@ -1,7 +1,7 @@
 """Writing the token files of a set, all of them or none: `new_token_set`.
 
 `ArrayFile` is a file of numbers, `TokenWriter` writes a token file and its index, `PartWriter` token files of bounded
-length, and `TokenSetWriter` those of all splits.
+length, and `TokenSetWriter` the files of all splits.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NEW = (0, 0, 0, 0, 0)
 class ArrayFile:
     """A file of numbers, to append to and to read back. Errors name the `path` that it will have.
 
-    It is new, or its first `size` bytes are those of an interrupted encoding. Raises `ResumeError` if they are missing.
+    It is new, or keeps the first `size` bytes of an interrupted encoding. Raises `ResumeError` if they are missing.
     """
 
     def __init__(self, file: Path, path: Path, size: int = 0) -> None:
@@ -190,7 +190,7 @@ class TokenWriter:
 
 
 def _npy_header(dtype: np.dtype[Any], length: int) -> bytes:
-    """Return numpy's header of a one-dimensional array, which has the same size for all lengths."""
+    """Return numpy's header of a one-dimensional array. It has the same size for all lengths."""
     header = BytesIO()
     fields = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (length,)}
     np.lib.format.write_array_header_1_0(header, fields)
@@ -232,7 +232,7 @@ class PartWriter:
         self.parts[-1].write(ids, ends)
 
     def _begin_part(self, ids: Iterable[Ids] = (), state: Sequence[int] = _NEW) -> None:
-        """Begin or continue the next part, with ids from the end of the one before, which is then complete."""
+        """Begin or continue the next part, with ids moved from the end of the part before; then complete that one."""
         part = TokenWriter(self._set.file(self._split, len(self.parts)), self._set, self._open_file, state)
         for some in ids:
             part.write(some)

@@ -88,7 +88,7 @@ class MonitorSample:
         """Return the sample as one line of text, with any stall at its end.
 
         For example `chunk_queue: 684, counter_queue: 3, merged_queue: 0 | chunk reader: 190 items/s, counter: 12.1 MB/s
-        | CPU 201 %, 1.3 GB`. A stage with `weigh` shows bytes, others show items.
+        | CPU 201 %, 1.3 GB`. A stage with `weigh` shows bytes, any other stage items.
         """
         queues = ", ".join(f"{name}: {depth.items}" for name, depth in self.queues.items())
         rates = ", ".join(f"{name}: {_rate(stage)}" for name, stage in self.stages.items())
@@ -249,7 +249,7 @@ def _with_prefix(number: float) -> str:
 def find_stall(snapshot: Snapshot, patience: float) -> Stall | None:
     """Return the workers that have been at one item for `patience` seconds; if all have waited for so long, all.
 
-    They may be slow or stuck forever. The states of their processes give a clue: those that are stopped are sure.
+    They may be slow or stuck forever. The states of their processes give a clue: a stopped process is a certain one.
     """
 
     def unchanged_for(seconds: float) -> list[tuple[str, int, Meter]]:
@@ -288,7 +288,7 @@ def _status(pid: int) -> str:
 
 
 def find_bottleneck(last: Snapshot, now: Snapshot) -> str | None:
-    """Return the stage that others have waited for between two snapshots; None if the pipeline was balanced.
+    """Return the stage that held up the pipeline between two snapshots; None if the pipeline was balanced.
 
     It is the last stage that works although the stage before waits for room, or has ended; or else the source, if the
     stage after it waits for items.

@@ -64,7 +64,7 @@ class Channel:
                 write_all(writer, part)
 
     def get(self, consumer: int, meter: Meter, wait: Callable[[], None] | None = None) -> Packed:
-        """Wait for the next item of a consumer. `wait` and `EndOfStreamError` are those of `read_exactly`."""
+        """Wait for the next item of a consumer. `wait` and `EndOfStreamError` are as for `read_exactly`."""
         reader = self.reader(consumer)
         with self._read_lock:
             size, count = _HEADER.unpack(read_exactly(reader, _HEADER.size, wait))

@@ -241,7 +241,7 @@ class Meters:
         return Meters, (self._sizes, self._file)
 
     def clear(self) -> None:
-        """Record that no worker runs any more: those that have not finished were killed."""
+        """Record that no worker runs any more: a worker that has not finished was killed."""
         for meters in self.steps:
             for meter in meters:
                 meter.pid = 0

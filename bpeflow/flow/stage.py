@@ -127,7 +127,7 @@ def set_gauge(value: int) -> None:
 def wait_readable(descriptor: int) -> None:
     """Wait until there is something to read from a pipe or a socket; for sources that read one.
 
-    In a thread a plain read would go on waiting although the run has failed: this ends it.
+    In a thread a plain read would keep waiting although the run has failed: this ends it.
     """
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)

@@ -41,13 +41,13 @@ class _Queue:
         self.items: list[SimpleQueue[Packed | None]] = [SimpleQueue() for _ in (consumers if spec.route else [0])]
         self.taken: SimpleQueue[Packed | None] = SimpleQueue()  # for the producer whose turn it is
         self._turn = threading.Lock()
-        self._open = list(producers)  # those that have not put their last item
+        self._open = list(producers)  # that have not put their last item
         self._spec = spec
         self._depth = partial(meters.depth, step)
         self._failures = failures
 
     def has_room(self, packed: Packed) -> bool:
-        """Return whether an item fits. It goes on fitting until another one is put."""
+        """Return whether an item fits. It keeps fitting until another one is put."""
         depth = self._depth()
         fits = not depth.items or depth.bytes + packed.size <= self._spec.max_bytes
         return fits and depth.items < self._spec.max_items

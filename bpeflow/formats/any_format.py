@@ -86,7 +86,7 @@ _SEARCH_ORDER = (
     *((vocab_file, _GPT2) for vocab_file, _ in gpt2.FILE_NAMES),
 )
 
-#: Names that tiktoken's ranks also have: those of Llama and of Kimi.
+#: Further names of files with tiktoken's ranks, used by Llama and Kimi.
 _RANKS_FILES = ("tokenizer.model", "tiktoken.model")
 
 #: What bpeflow does not read, by name or suffix.
@@ -108,10 +108,10 @@ def load(
 
     Args:
         source: the path of the file or the folder, or what `live.from_object` takes.
-        pattern: the pattern; by default that of the files.
-        special_tokens: special tokens besides those in the files, as for `add_special_tokens`.
-        known: the name of a published tokenizer, whose pattern and special tokens these files are used with.
-        normalizer: the normalizer: by default that of the files; None for none.
+        pattern: the pattern; by default the files' own.
+        special_tokens: further special tokens, which the files lack, as for `add_special_tokens`.
+        known: the name of a published tokenizer, to use its pattern and special tokens.
+        normalizer: the normalizer; by default the files' own; None for none.
 
     Raises:
         ConfigError: `known` or the normalizer is unknown, or the id of a special token is not free.
@@ -153,8 +153,7 @@ def save(
 
     Args:
         spec: the tokenizer.
-        path: the file to write, if its name is one of the format; otherwise a folder, which is created if it is
-            missing.
+        path: the file to write, if it has a name of the format; otherwise a folder, created if missing.
         name: the name of the format, or an alias such as ``hf``; by default the format of the file's ending, and
             ``gpt2`` for a folder.
         overwrite: whether to replace what is there: a file, or the files of this format in a folder; of another
@@ -162,7 +161,8 @@ def save(
         options: what transformers reads from a folder in the ``huggingface`` format.
 
     Raises:
-        ConfigError: the format is unknown, or the options do not fit it or the tokenizer.
+        ConfigError: the format is unknown or contradicts the file's ending, or the options do not fit it or the
+            tokenizer.
         FormatError: the format cannot hold the tokenizer.
         AlreadyExistsError: there is such a file already, or another tokenizer, and `overwrite` is false.
     """
@@ -170,6 +170,8 @@ def save(
     if not is_file and path.exists() and not path.is_dir():
         endings = ", ".join(known.suffix for known in FORMATS if known.suffix)
         raise AlreadyExistsError(f"{path} is a file: name a folder, or a file that ends in one of {endings}")
+    if not is_file and (others := _formats_named(path)):
+        raise ConfigError(f"{path} has the ending of the {others[0].name} format, not of {format_.name}: name a folder")
     if options != NO_OPTIONS and (is_file or not format_.beside):
         given = ", ".join(key for key, value in vars(options).items() if value != getattr(NO_OPTIONS, key))
         raise ConfigError(
@@ -205,7 +207,7 @@ def _target(path: Path, name: str | None) -> tuple[Format, Path, bool]:
 
     By default the format is the one whose ending the path has, and ``gpt2`` for a folder.
     """
-    matching = [] if path.is_dir() else [known for known in FORMATS if known.matches_name(path)]
+    matching = _formats_named(path)
     format_ = next((known for known in FORMATS if known.name == _ALIASES.get(name or "", name)), None)
     if name is None:
         format_ = next(iter(matching), _GPT2)
@@ -213,6 +215,11 @@ def _target(path: Path, name: str | None) -> tuple[Format, Path, bool]:
         raise ConfigError(f"unknown format {name!r}; need one of {', '.join(known.name for known in FORMATS)}")
     is_file = format_ in matching
     return format_, path if is_file else path / format_.file, is_file
+
+
+def _formats_named(path: Path) -> list[Format]:
+    """Return the formats whose files have such a name; none for a folder that exists."""
+    return [] if path.is_dir() else [known for known in FORMATS if known.matches_name(path)]
 
 
 def _holds_another(folder: Path, spec: TokenizerSpec) -> bool:

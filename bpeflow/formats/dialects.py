@@ -4,9 +4,9 @@
 patterns are proved to be read identically in the spelling that is written for each engine. Custom patterns with known
 differences are refused. For all other custom patterns the log warns which engine will read them.
 
-*The pre-tokenizer* of a ``tokenizer.json`` becomes a pattern. Those that bpeflow reads are a sequence of components
-that split text, each the pieces of the one before, and a `ByteLevel`, which turns bytes into printable characters and
-can split with GPT-2's pattern. `Split` has a regular expression. `Digits` is the same as a `Split`. Source: HuggingFace
+*The pre-tokenizer* of a ``tokenizer.json`` becomes a pattern. bpeflow reads a sequence of components and a final
+`ByteLevel`. Each component splits the pieces of the previous one; a `ByteLevel` turns bytes into printable characters
+and can split with GPT-2's pattern. `Split` has a regular expression, and `Digits` equals a `Split`. Source: HuggingFace
 tokenizers 0.23, ``pre_tokenizers/split.rs``, ``digits.rs``, ``byte_level.rs`` and ``tokenizer/normalizer.rs`` (the
 behaviors). *Its normalizer* becomes names of normalizers.
 """
@@ -237,7 +237,7 @@ def _read_split(split: Part) -> tuple[str, UnmatchedPolicy | None]:
 
 
 def _read_regex(pattern: Part) -> str:
-    """Return the regular expression of a `Split`, which has one or a string to search for."""
+    """Return the regular expression of a `Split`, made from its string if it has none."""
     texts = pattern.value if isinstance(pattern.value, dict) else {}
     text = texts.get("Regex") or texts.get("String")
     if len(texts) != 1 or not text or not is_text(text):

@@ -117,7 +117,7 @@ def save(spec: TokenizerSpec, folder: Path) -> list[Path]:
 def load(folder: Path) -> TokenizerSpec:
     """Read a folder that `save` or a run wrote, or one with GPT-2's two files only.
 
-    Then the pattern is GPT-2's, unless the merges are those of another published tokenizer.
+    Then the pattern is GPT-2's, unless another published tokenizer has these merges.
 
     Raises:
         FormatError: a file is missing or damaged, or the files belong to different tokenizers.
@@ -156,7 +156,7 @@ def load(folder: Path) -> TokenizerSpec:
 def pattern_beside(vocab_path: Path) -> dict[str, Any]:
     """Return the `pattern`, `unmatched` and `normalizer` of a ``vocab.json``.
 
-    They are those of the ``bpeflow.json`` beside it. If there is none, the pattern is GPT-2's.
+    They are read from the ``bpeflow.json`` beside it. If there is none, the pattern is GPT-2's.
 
     Raises `FormatError` if ``bpeflow.json`` is damaged.
     """

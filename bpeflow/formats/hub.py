@@ -1,4 +1,4 @@
-"""Tokenizers by name: those of tiktoken, from its cache or by its package, and those of the HuggingFace hub."""
+"""Tokenizers by name: from tiktoken's cache or by its package, and from the HuggingFace hub."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bpeflow.formats.tokenizer_spec import TokenizerSpec
 #: Where tiktoken downloads the ranks of its encodings. Source: tiktoken 0.14, ``tiktoken_ext/openai_public.py``.
 _TIKTOKEN_URL = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
 
-#: The ranks of each of tiktoken's encodings. The ids of `gpt2` are those of `r50k_base`.
+#: The ranks of each of tiktoken's encodings. `gpt2` has the same ids as `r50k_base`.
 _TIKTOKEN = {
     "gpt2": "r50k_base",
     "r50k_base": "r50k_base",
@@ -29,7 +29,7 @@ _TIKTOKEN = {
     "o200k_harmony": "o200k_base",
 }
 
-#: A repository of the hub: its name, with or without that of its owner.
+#: A repository of the hub: its name, with or without its owner's.
 _REPOSITORY = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", re.ASCII)
 
 #: Characters of the reason why a download failed.
@@ -49,7 +49,7 @@ def load_pretrained(
     known: str | None = None,
     revision: str | None = None,
 ) -> TokenizerSpec:
-    """Read a tokenizer by path or name. Arguments and errors are those of `find_pretrained` and `any_format.load`."""
+    """Read a tokenizer by path or name. `find_pretrained` and `any_format.load` explain the arguments and errors."""
     found, published = find_pretrained(name, revision)
     return any_format.load(found, pattern, special_tokens, known or published)
 
@@ -106,7 +106,7 @@ def find_pretrained(name: str | Path, revision: str | None = None) -> tuple[Path
 
 
 def _root_of(error: BaseException) -> str:
-    """Return the first cause of an error, briefly: that of a missing network is ten errors deep."""
+    """Return the first cause of an error, briefly. Behind a missing network it is ten errors deep."""
     text, cause = " ".join(str(error).split()), error.__cause__ or error.__context__
     while cause is not None:
         if isinstance(cause, OSError) and cause.strerror:

@@ -301,7 +301,7 @@ def _warn_of_ignored_parts(file: Part) -> None:
 
 
 def _changes_ids(processor: Part) -> bool:
-    """Return whether a post-processor changes the ids of a text, and not only offsets or those of a pair of texts."""
+    """Return whether a post-processor changes the ids of a single text, not only offsets or pairs of texts."""
     single = processor["single"].value
     if processor.type == "Sequence" and isinstance(processor["processors"].value, list):
         return any(map(_changes_ids, processor["processors"].entries()))

@@ -192,7 +192,7 @@ def add_special_tokens(vocab: Vocab, special_tokens: str | Mapping[str, int | No
 
 
 def _place(special: str, token: bytes, token_id: int, tokens: list[bytes], ids: dict[str, int]) -> None:
-    """Put a special token at its id, which must be free or that of the same token."""
+    """Put a special token at its id, which must be free or belong to the same token."""
     where = f"special token {short_repr(special)}"
     if type(token_id) is not int or not 0 <= token_id < len(tokens) + MOST_GAPS:
         raise ConfigError(f"{where}: need an id from 0 to {len(tokens) + MOST_GAPS - 1}, found {short_repr(token_id)}")
@@ -200,5 +200,5 @@ def _place(special: str, token: bytes, token_id: int, tokens: list[bytes], ids: 
         raise ConfigError(f"{where} has id {ids[special]}, not {token_id}")
     tokens += [b""] * (token_id + 1 - len(tokens))
     if tokens[token_id] not in (b"", token):
-        raise ConfigError(f"{where}: id {token_id} is that of {short_repr(tokens[token_id])}")
+        raise ConfigError(f"{where}: id {token_id} belongs to {short_repr(tokens[token_id])}")
     tokens[token_id], ids[special] = token, token_id

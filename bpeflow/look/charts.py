@@ -150,7 +150,7 @@ def draw_stages(charts: Charts, report: RunReport) -> Iterator[str]:
     if learning:
         spans.append(("learning", end, end + learning.seconds))
     if spans:
-        what = "Wall time, with the time that a stage waited for others."
+        what = "Wall time, including time in which a stage waited for other stages."
         yield figure("Time of the stages", charts.timeline(spans), what)
 
 

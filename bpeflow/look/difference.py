@@ -80,8 +80,8 @@ class PretokenDifference:
     Attributes:
         pretoken: its bytes.
         count: its occurrences.
-        first: the bytes of the tokens of the first tokenizer.
-        second: those of the second.
+        first: the bytes of its tokens in the first tokenizer.
+        second: the bytes of its tokens in the second tokenizer.
     """
 
     pretoken: bytes

@@ -145,7 +145,7 @@ class Token:
 
     Attributes:
         id: its id.
-        bytes: its bytes, which are a part of the normalized text.
+        bytes: its bytes in the normalized text.
         characters: the characters of the text that its bytes belong to, as in `Tokenizer.encode_with_offsets`.
         span: the same in bytes of UTF-8.
     """
@@ -334,7 +334,7 @@ class Explainer:
     """Explains texts with a tokenizer. Thread-safe."""
 
     def __init__(self, tokenizer: Tokenizer, second_stage: int | None = None) -> None:
-        """Prepare a tokenizer, which takes a fraction of a second if it has hundreds of thousands of merges.
+        """Prepare a tokenizer. With hundreds of thousands of merges, this takes a fraction of a second.
 
         Args:
             tokenizer: the tokenizer.
@@ -352,7 +352,7 @@ class Explainer:
     def explain(
         self, text: str, *, allowed_special: SpecialChoice = "all", disallowed_special: SpecialChoice = ()
     ) -> Explanation:
-        """Explain a text. Arguments and errors are those of `Tokenizer.encode`."""
+        """Explain a text. Takes the arguments of `Tokenizer.encode` and raises its errors."""
         data = to_utf8(text)
         specials = self._tokenizer._specials(data, allowed_special, disallowed_special)
         merged = list(self._merged(data, specials))

@@ -105,7 +105,7 @@ def _figures(run: RunData, charts: Charts) -> Iterator[str]:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: bool = False) -> str:
-    """Return a table. The first column has names, and the others figures if `numbers`. Cells are escaped."""
+    """Return a table. The first column has names, and with `numbers` the rest have figures. Cells are escaped."""
     kinds = ["name", *["number" if numbers else "value"] * (len(header) - 1)]
 
     def line(tag: str, cells: Sequence[str]) -> str:
@@ -184,7 +184,7 @@ def _encode(tokenizer: Tokenizer, source: str, texts: Iterable[str]) -> Encoded:
 
 
 def _read_samples(path: Path) -> list[dict[str, Any]]:
-    """Read the samples of the monitor. The times of a run that was resumed follow those of the run before."""
+    """Read the samples of the monitor. The times of a resumed run continue from the interrupted run."""
     if not path.is_file():
         return []
     try:

@@ -72,17 +72,20 @@ def print_table(console: Console, headings: Sequence[str], rows: Iterable[Sequen
         console: where to print.
         headings: the headings of the columns.
         rows: the cells of each row; markup is not interpreted.
-        sides: a letter for each column: `l` for text, which is folded if need be, and `r` for figures, which are not.
-            Each block has all text and the first column. By default the first column is text.
+        sides: a letter for each column: `l` for text, and `r` for figures. Each block has all text and the first
+            column. Text is folded only if it leaves no room for a figure. By default the first column is text.
     """
     sides = sides or "l" + "r" * (len(headings) - 1)
     rows = list(rows)
     widths = [max(map(cell_len, column)) + _GAP for column in zip(headings, *rows, strict=True)]
     keys = [column for column, side in enumerate(sides) if column == 0 or side == "l"]
-    text_width = console.width // (2 * len(keys)) + _GAP  # room for each column of text, if it needs so much
-    room = console.width + _GAP - sum(min(widths[column], text_width) for column in keys)
+    figures = [column for column in range(len(headings)) if column not in keys]
+    room = console.width + _GAP - sum(widths[column] for column in keys)
+    if room < max((widths[column] for column in figures), default=0):
+        text_width = console.width // (2 * len(keys)) + _GAP  # half of the width for text
+        room = console.width + _GAP - sum(min(widths[column], text_width) for column in keys)
     blocks: list[list[int]] = [[]]
-    for column in set(range(len(headings))).difference(keys):
+    for column in figures:
         if blocks[-1] and sum(widths[other] for other in (*blocks[-1], column)) > room:
             blocks.append([])
         blocks[-1].append(column)
@@ -102,9 +105,10 @@ def print_table(console: Console, headings: Sequence[str], rows: Iterable[Sequen
 def print_bars(
     console: Console, headings: Sequence[str], rows: Sequence[Sequence[str]], sizes: Sequence[float]
 ) -> None:
-    """Print a table of figures with a bar of a size at the end of each row."""
-    most = max(sizes, default=1)
-    bars = ["█" * round(size / most * _BAR) or "▏" * bool(size) for size in sizes]
+    """Print a table of figures with a bar of a size at the end of each row, which is shorter on a narrow terminal."""
+    widths = [max(map(cell_len, column)) + _GAP for column in zip(headings, *rows, strict=True)]
+    most, longest = max(sizes, default=1), max(min(_BAR, console.width - sum(widths)), 1)
+    bars = ["█" * round(size / most * longest) or "▏" * bool(size) for size in sizes]
     print_table(
         console, (*headings, ""), [(*row, bar) for row, bar in zip(rows, bars, strict=True)], "r" * len(headings) + "l"
     )

@@ -36,7 +36,7 @@ class UsedToken(VocabToken):
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """A smaller vocabulary: the tokens that no merge makes, and those of the first merges.
+    """A smaller vocabulary: the tokens that no merge makes, and the tokens of the first merges.
 
     Attributes:
         entries: the number of its tokens, special ones included.
@@ -53,7 +53,7 @@ class Prefix:
 
 @dataclass(frozen=True)
 class CorpusFigures:
-    """How a tokenizer encodes a corpus. Special tokens, which are no text, are left out.
+    """How a tokenizer encodes a corpus. Special tokens are left out.
 
     Attributes:
         bytes: bytes of the pre-tokens.

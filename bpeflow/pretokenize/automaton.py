@@ -148,14 +148,14 @@ class _Take(NamedTuple):
 
 
 class _Split(NamedTuple):
-    """Go on in two states, the preferred one first."""
+    """Continue in two states, the preferred one first."""
 
     first: int
     second: int
 
 
 class _Look(NamedTuple):
-    """Go on if the next character is in one of the sets, or if `end` and the text ends; or, negated, if neither."""
+    """Continue if the next character is in one of the sets, or if `end` and the text ends; or, negated, if neither."""
 
     sets: frozenset[int]
     end: bool
@@ -189,7 +189,7 @@ class _Nfa:
         return self.sets.index(characters)
 
     def _build(self, node: Node, after: int) -> int:
-        """Add the states of a node that goes on in state `after`; return its first."""
+        """Add the states of a node that continues in state `after`; return its first."""
         match node:
             case CharacterSet():
                 return self._add(_Take(self._number(node), after))
@@ -302,7 +302,7 @@ class Dfa:
         return False
 
     def _read(self, threads: tuple[int, ...], character: int) -> Transition:
-        """Follow all threads to a character of a class; those that take it go on, in their order."""
+        """Advance all threads by a character of a class, in order. Threads that do not accept it end."""
         members = self._members[character]
         seen: set[int] = set()
         taken: dict[int, None] = {}  # as an ordered set

@@ -12,7 +12,7 @@ from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.pretokenize.tables import STRONG, UNSAFE, WEAK
 
-#: Whether a position is a cut depends on the two characters around it: at most so many bytes before and from it on.
+#: Whether a position is a cut depends on the two characters around it: at most this many bytes on each side.
 LOOK_BEHIND = LOOK_AHEAD = 4
 
 #: `enum bpeflow_cut` of the header.

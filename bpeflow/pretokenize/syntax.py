@@ -101,10 +101,10 @@ _CODE_POINT = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8})
 # item.
 _SET = re.compile(r"\[\^?(?:[^\\]|\\.)(?:[^\]\\]|\\.)*\]", re.DOTALL)
 
-# Letters that stand for a character or a class of characters after a backslash.
+# Letters that mean a character or a class of characters after a backslash.
 _CHARACTER_ESCAPES = frozenset("sSdDwWnrtfvah")
 
-# What groups begin with that are not supported, and why; the longest first.
+# Beginnings of unsupported groups, and the reason; the longest first.
 _REFUSED_GROUPS = {
     "(?#": "a comment",
     "(?|": "a branch reset",
@@ -258,7 +258,7 @@ class _Parser:
         raise self._unsupported("a group of this kind, or flags other than i and s or after the start of the pattern")
 
     def _inside(self, flags: str) -> Node:
-        """Parse to the end of a group, behind its closing parenthesis."""
+        """Parse to the end of a group, past its closing parenthesis."""
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise self._unsupported(f"more than {_MAX_DEPTH} groups inside each other")

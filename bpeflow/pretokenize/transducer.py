@@ -160,7 +160,7 @@ class _Builder:
         return flags, None if character == self._dfa.end else config
 
     def joined(self) -> Transducer:
-        """Join configurations that no text tells apart (Moore's algorithm)."""
+        """Join configurations that no text distinguishes (Moore's algorithm)."""
         info = [IN_GAP * config.in_gap | FRESH * config.fresh for config in self._configs]
         blocks = _number_keys(zip(info, map(tuple, self._flags), strict=True))
         work = 0

@@ -84,9 +84,9 @@ class Phase(IntEnum):
     DONE         done.json                       publishes these results, and continues as with a finished run
     ===========  ==============================  ===========================  ============================
 
-    With `restart` a run that is refused discards the unfinished one and starts. The results of a finished run stay
-    until those of a new one are complete. A new run may replace them with `overwrite` only, which an unfinished run
-    that has come beyond STARTED had; or, with `resume`, has nothing left to do where they are what it asks for.
+    Where a run is refused, `restart` discards the unfinished run and starts a new one. The results of a finished run
+    stay until the files of a new run are complete. Replacing them takes `overwrite`; an unfinished run beyond STARTED
+    was started with it. If they are what a run with `resume` asks for, the run has nothing left to do.
     """
 
     NONE = 0

@@ -130,7 +130,7 @@ def _paths(record: RecordedRun) -> Iterator[str]:
 
 
 def log_changes(folder: Path, settings: Settings) -> None:
-    """Say which settings of the unfinished run in a folder are changed by those that it is resumed with."""
+    """Log which settings of the unfinished run in a folder change when it is resumed."""
     record = read_record(folder) if phase_of(folder) > Phase.STARTED else None
     if record is None:
         return

@@ -266,7 +266,7 @@ class RunDir:
         return report
 
     def write_tokenizer(self, spec: TokenizerSpec, subfolder: str, output: OutputSettings) -> None:
-        """Write a tokenizer in bpeflow's format and in others; warn about a format that cannot represent it."""
+        """Write a tokenizer in bpeflow's and the chosen formats; warn about a format that cannot represent it."""
         if self.unfinished is None:
             return
         self._check_in_place()
@@ -329,7 +329,7 @@ def _write_if_it_fits(spec: TokenizerSpec, folder: Path, name: str, options: Tra
 
 
 def publish_results(folder: Path, report: RunReport | None = None) -> None:
-    """Replace an earlier run's files by those of a run that is done. The caller holds the folder's lock.
+    """Replace an earlier run's files by the files of a finished run. The caller holds the folder's lock.
 
     The earlier report is removed first and the new one is moved last, so a folder with a report has the files of one
     run only. May be interrupted at any step and called again: a file that the report lists but ``unfinished/`` lacks

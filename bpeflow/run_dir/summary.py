@@ -22,6 +22,8 @@ def describe_run(report: RunReport) -> Iterator[tuple[str, str]]:
         noun = "fragments of chunks" if counting and counting.cut else "pre-tokens"
         pretokens = f"{corpus.pretokens:,} {noun}, {corpus.distinct_pretokens:,} distinct"
         yield "corpus", f"{format_size(corpus.bytes)} of text in {files} and {documents}: {pretokens}"
+        if corpus.count_unit > 1:
+            yield "", f"weights have decimals: each occurrence counts {corpus.count_unit:,} times its weight"
         if corpus.skipped_documents:
             yield "", f"{format_count(corpus.skipped_documents, 'document')} skipped: not UTF-8"
         if corpus.bad_records:

@@ -53,7 +53,7 @@ _FEW_MERGES = 8
 
 _SPACE = ord(" ")
 #: By byte: whether it is a character of ASCII, but not white space. Other white space is joined to spaces in ordinary
-#: vocabularies, and its last byte is that of other characters, too.
+#: vocabularies, and its last byte also ends other characters.
 _IS_GRAPHIC = np.array([_SPACE < byte < 127 for byte in range(256)])
 
 _UINT32 = np.dtype(np.uint32)
@@ -232,7 +232,7 @@ class NativeEncoder:
     def _encode_pieces(
         self, pieces: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any], pattern: Handle | None
     ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
-        """Encode texts. Return all ids, and the end of those of each."""
+        """Encode texts. Return all ids, and the end of each text in them."""
         ends = np.fromiter(accumulate(map(len, pieces)), np.int64, len(pieces))
         return self._encode_packed(b"".join(pieces), ends, specials, dtype, pattern)
 
@@ -404,7 +404,7 @@ class Session:
 
 @cache
 def _encode_prepared() -> tuple[Callable[..., int], Callable[..., int]]:
-    """Return the function for prepared calls, in two forms that take little time to call: for short texts and others.
+    """Return the function for prepared calls, in two forms that take little time to call: for short and for long texts.
 
     The first keeps the interpreter lock, as getting the lock back can take longer than encoding: with two threads, 3.0
     instead of 1.2 µs for 20 characters. Neither has argument types: ctypes takes half the time to pass arguments then.

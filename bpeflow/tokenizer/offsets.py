@@ -36,8 +36,8 @@ def token_offsets(
     """Return the offsets of the tokens of `text`, given the length of each in bytes.
 
     In characters, a token covers every character that its bytes belong to, as in HuggingFace tokenizers. Text that a
-    custom pattern does not match, and that is dropped, is outside all offsets. `lengths` and the pattern are those of
-    the normalized text, and the offsets those of `text`.
+    custom pattern does not match, and that is dropped, is outside all offsets. `lengths` and the pattern refer to the
+    normalized text, and the offsets to `text`.
     """
     ends = np.cumsum(lengths, dtype=np.int64)
     starts = ends - np.asarray(lengths, np.int64)

@@ -21,12 +21,12 @@ class Padding:
     """How the ids of texts become the rows of a matrix, for `bpeflow.Tokenizer.encode_batch_to_numpy`.
 
     Attributes:
-        length: number of ids in a row; by default that of the longest text.
+        length: number of ids in a row; by default as many as the longest text has.
         pad_id: the id that fills a row. By default the special token ``<|pad|>``, ``<pad>`` or ``[PAD]``, or else the
-            tokenizer's `eot_token`. The lengths that come with the matrix tell padding from text.
+            tokenizer's `eot_token`. The lengths returned with the matrix distinguish padding from text.
         side: the side of a row that is filled: ``"right"``, or ``"left"`` as for generating text.
-        truncation: the side on which ids of longer texts are cut off: ``"right"`` or ``"left"``. Without it, a text
-            that is too long is an error.
+        truncation: the side on which longer texts are cut off: ``"right"`` or ``"left"``. By default, a text that is
+            too long is an error.
 
     >>> import bpeflow
     >>> tokenizer = bpeflow.Tokenizer({byte: bytes([byte]) for byte in range(256)}, [], ["<|pad|>"])
@@ -54,17 +54,19 @@ class Padding:
 
     @classmethod
     def of(cls, padded: Padding | int | None, vocab: Vocab, end_token: Callable[[], int]) -> Padding | None:
-        """Return the padding that an argument asks for, with an id of the vocabulary, if need be the end token.
+        """Return the padding that an argument asks for. The end token is the last choice for its id.
 
         Raises:
             ConfigError: the argument is invalid, or the id is not one of the vocabulary.
             InputTypeError: the argument has a wrong type.
-            SpecialTokenError: there is no special token to pad with.
+            SpecialTokenError: the tokenizer has no special token to pad with.
         """
-        if padded is None:
+        if padded is None or padded is False:
             return None
-        if isinstance(padded, bool) or not isinstance(padded, (int, Padding)):
-            raise InputTypeError(f"padded is {short_repr(padded)}; it must be a length or a bpeflow.Padding")
+        if not isinstance(padded, (int, Padding)):
+            raise InputTypeError(f"padded is {short_repr(padded)}; it must be True, a length or a bpeflow.Padding")
+        if padded is True:
+            padded = Padding()
         padding = cls(padded) if isinstance(padded, int) else padded
         if padding.pad_id is None:
             specials = vocab.special_tokens
@@ -78,7 +80,7 @@ class Padding:
         """Return the matrix of the ids ``ids[offsets[i]:offsets[i + 1]]`` of each text i, and the lengths of the texts.
 
         Raises:
-            ConfigError: a text is too long, and there is no truncation.
+            ConfigError: a text is too long, and truncation is off.
         """
         lengths = np.diff(offsets)
         width = int(lengths.max(initial=0)) if self.length is None else self.length

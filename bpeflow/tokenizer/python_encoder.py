@@ -39,7 +39,7 @@ def merge_table(merge_ids: NDArray[np.unsignedinteger[Any]]) -> dict[tuple[int |
 class PretokenMerging:
     """Applies the merge of the lowest rank, at its leftmost position, until none applies.
 
-    A token's position is that of its first byte. `following` and `previous` link the positions of neighbours.
+    A token's position is the position of its first byte. `following` and `previous` link the positions of neighbours.
     Applicable merges wait in a heap as (rank, position). An entry is stale, and is dropped, if the token at its
     position and the next token no longer make a merge of that rank.
 

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     import tiktoken
     import tokenizers
     import transformers
-    from typing_extensions import Self, Unpack
+    from typing_extensions import Never, Self, Unpack
 
     from bpeflow.config.keywords import EncodeKeywords, TokenizerKeywords, TransformersKeywords
 
@@ -71,8 +71,8 @@ class Tokenizer:
 
     `train`, `load` and `from_files` make a tokenizer, as does the constructor from a vocabulary and merges.
 
-    Special tokens in a text are encoded as their ids, as Stanford CS336 asks. `allowed_special` and
-    `disallowed_special`, which have tiktoken's meanings, change that for a call (see `encode`). For untrusted text pass
+    Special tokens in a text are encoded as their ids, as Stanford CS336 asks. The arguments `allowed_special` and
+    `disallowed_special` of `encode` change that; they mean the same as in tiktoken. For untrusted text pass
     ``allowed_special=()``.
 
     Tokenizers are equal, and have the same hash, if their content is: the vocabulary, the merges, the special tokens,
@@ -112,19 +112,19 @@ class Tokenizer:
             merges: pairs of bytes by rank.
             special_tokens: strings that are never split. Those missing from `vocab` are appended to it in their order.
                 In a text, overlaps are resolved leftmost-longest.
-            pattern: how text is split into pre-tokens: a name such as ``"gpt2"`` or ``"tekken"``, a
-                regular expression, or a list of them, each of which splits the pieces of the one before; by default the
-                pattern that a `Vocab` was trained with, else ``"gpt2"``.
+            pattern: how text is split into pre-tokens: a name such as ``"gpt2"`` or ``"tekken"``, a regular expression,
+                or a list. Each pattern of a list splits the pieces of the previous one. By default the pattern that a
+                `Vocab` was trained with, else ``"gpt2"``.
             unmatched: what to do with text that a regular expression does not match: ``"isolate"`` (each stretch
                 between two matches is a pre-token), ``"drop"`` (it yields no ids), or ``"error"``; by default as the
                 `Vocab` was trained, else ``"isolate"``.
             normalizer: what is applied to the text between special tokens before it is split: ``"nfc"``, ``"nfd"``,
                 ``"nfkc"``, ``"nfkd"``, ``"lowercase"``, or several in order; by default as the `Vocab` was trained,
                 else nothing. Decoding then returns the normalized text.
-            whole_tokens: whether a pre-token that is a token is not merged, even if merging would yield other ids.
+            whole_tokens: whether a pre-token that is a token keeps its id, even if merging would yield other ids.
             encoder: ``"native"``, ``"python"``, or ``"auto"`` for the native one if it is available.
-            cache_bytes: size of the cache of merged pre-tokens, in bytes. Threads share three quarters of it. When
-                these are full, each thread adds a quarter of its own.
+            cache_bytes: size of the cache of merged pre-tokens, in bytes. Threads share three quarters of it. When this
+                part is full, each thread adds a private cache of a quarter of the size.
 
         Raises:
             FormatError: an id is negative or far too large, a byte has no token, or a merge does not fit.
@@ -169,7 +169,7 @@ class Tokenizer:
             progress: show progress on standard error, or in the notebook.
             observer: progress callbacks, instead.
             settings: any other settings of `bpeflow.config.Settings`. With `out_dir` the run is written to that folder,
-                from which `load` reads it.
+                and `load` reads it from there.
 
         Raises:
             Exception: as `bpeflow.train` does.
@@ -238,8 +238,8 @@ class Tokenizer:
             vocab_filepath: the path of ``vocab.json``.
             merges_filepath: the path of ``merges.txt``.
             special_tokens: further special tokens, as for the constructor.
-            pattern: the pattern; by default that of ``bpeflow.json`` beside the vocabulary, or else GPT-2's. The
-                normalizer is always that of ``bpeflow.json``.
+            pattern: the pattern; by default taken from ``bpeflow.json`` beside the vocabulary, or else GPT-2's. The
+                normalizer always comes from ``bpeflow.json``.
             whole_tokens: as for the constructor.
             encoder: as for the constructor.
             cache_bytes: as for the constructor.
@@ -268,21 +268,21 @@ class Tokenizer:
     ) -> Self:
         """Read a tokenizer from a run folder, from a folder or file in any of `bpeflow.formats`, or from an object.
 
-        `from_file` is another name of it, and `from_pretrained` takes names as well. Files that lack the pattern and
-        the special tokens, such as tiktoken's, are recognised by their content if they are published ones. For all
-        others, give them here.
+        `from_file` is an alias, and `from_pretrained` also takes published names. Some files, such as tiktoken's, lack
+        the pattern and the special tokens. Published ones are recognised by their content; for any other such file,
+        give `pattern` and `special_tokens`.
 
         Args:
             source: the path of the folder or the file; or a tokenizer of tiktoken, of HuggingFace tokenizers, or of
                 transformers (a fast one).
-            pattern: the pattern, as for the constructor; by default that of the source.
-            special_tokens: special tokens besides those of the files: a list, or a mapping to their ids. Without an id,
-                they get those after the greatest.
-            known: the name of a published tokenizer, a key of `bpeflow.formats.published.PUBLISHED`, whose pattern and
-                special tokens the files are used with: ``p50k_edit`` and ``o200k_harmony`` have the same files as other
-                tokenizers.
-            normalizer: as for the constructor; by default that of the source, which for published files is known by
-                their content. None for none, as for a tokenizer that uses Qwen's merges without NFC.
+            pattern: the pattern, as for the constructor; by default the source's own.
+            special_tokens: special tokens to add to the source's own: a list, or a mapping to their ids. Those without
+                an id are numbered after the greatest id.
+            known: the name of a published tokenizer (a key of `bpeflow.formats.published.PUBLISHED`), to use its
+                pattern and special tokens. Needed for ``p50k_edit`` and ``o200k_harmony``, which share their files with
+                other tokenizers.
+            normalizer: as for the constructor; by default the source's own (published files are recognised by their
+                content). None for none, for instance to use Qwen's merges without NFC.
             encoder: as for the constructor.
             cache_bytes: as for the constructor.
 
@@ -315,10 +315,9 @@ class Tokenizer:
     ) -> Self:
         """Read a published tokenizer by its name.
 
-        A path that exists is read as by `load`. The names of tiktoken's encodings (``"gpt2"``, ``"cl100k_base"``,
-        ``"o200k_base"`` …) are taken from its cache, or by the package `tiktoken`, which downloads them. All others are
-        repositories of the HuggingFace hub, such as ``"Qwen/Qwen3-8B"``, downloaded by `huggingface_hub` (``pip install
-        'bpeflow[hub]'``) to its cache.
+        A path that exists is read as by `load`. Encodings of tiktoken (``"gpt2"``, ``"cl100k_base"``, …) are read from
+        its cache, or else downloaded by the package `tiktoken`. Any other name is a repository of the HuggingFace hub,
+        such as ``"Qwen/Qwen3-8B"``; `huggingface_hub` (``pip install 'bpeflow[hub]'``) downloads it to its cache.
 
         Args:
             name: the name, or a path.
@@ -350,7 +349,7 @@ class Tokenizer:
         """Write the tokenizer to files.
 
         Args:
-            path: a folder; or the file itself, if its name ends as those of the format do.
+            path: a folder, or a file whose name has the format's ending.
             format: ``"gpt2"`` (vocab.json, merges.txt and bpeflow.json), ``"huggingface"`` (tokenizer.json, and in a
                 folder the files that transformers reads beside it; ``"hf"`` for short) or ``"tiktoken"``. By default
                 the format of the file's ending (``.json``, ``.tiktoken``), and ``"gpt2"`` for a folder.
@@ -403,10 +402,9 @@ class Tokenizer:
         return converted
 
     def with_special_tokens(self, special_tokens: str | Iterable[str]) -> Self:
-        """Return a tokenizer with further special tokens, which get the ids after the greatest.
+        """Return a tokenizer with further special tokens, numbered after the greatest id.
 
-        A special token that is an ordinary token already, or a special one, keeps its id. Raises as the constructor
-        does.
+        A string that is a token already keeps its id. Raises as the constructor does.
 
         >>> from bpeflow import Tokenizer
         >>> tokenizer = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [], ["<|endoftext|>"])
@@ -507,8 +505,8 @@ class Tokenizer:
         """Return the id of a token, or None if there is no such token.
 
         Args:
-            token: a token's bytes, or its text (``" the"``, not the printable form ``"Ġthe"``). Text that is a special
-                token means that one.
+            token: a token's bytes, or its text (``" the"``, not the printable form ``"Ġthe"``). The text of a special
+                token gives the id of the special token.
 
         Raises:
             InputTypeError: the token is neither `str` nor `bytes`.
@@ -566,15 +564,15 @@ class Tokenizer:
 
         Args:
             text: the text.
-            allowed_special: special tokens to encode as their ids, or ``"all"``. All others are ordinary text. Pass
-                ``()`` for untrusted text.
+            allowed_special: special tokens to encode as their ids, or ``"all"``. Other special tokens are ordinary
+                text. Pass ``()`` for untrusted text.
             disallowed_special: special tokens whose occurrence is an error; ``"all"`` means all that are not allowed.
 
         Raises:
             InputTypeError: an argument has a wrong type.
             InvalidTextError: the text has a lone surrogate.
             UnmatchedTextError: the pattern does not match all of the text, and `unmatched` is ``"error"``.
-            PatternTimeoutError: the pattern, which a file of unknown origin may have brought along, takes too long.
+            PatternTimeoutError: the pattern takes too long, as a pattern from an untrusted file may.
             SpecialTokenError: the text has a disallowed special token, or a name is not a special token.
         """
         data = to_utf8(text)
@@ -602,7 +600,7 @@ class Tokenizer:
             allowed_special: as for `encode`.
             disallowed_special: as for `encode`.
             dtype: uint16 or uint32; by default `dtype` of the tokenizer.
-            num_threads: by default one per core. A text with a pattern that cannot be compiled cannot be cut and is
+            num_threads: by default one per core. With a pattern that cannot be compiled, a text cannot be cut, so it is
                 encoded in one thread.
 
         Raises:
@@ -623,12 +621,18 @@ class Tokenizer:
         allowed_special: SpecialChoice = "all",
         disallowed_special: SpecialChoice = (),
         num_threads: int | None = None,
+        **unknown: Never,
     ) -> list[list[int]]:
         """Return the ids of each text, encoded in `num_threads` threads, by default one per core.
 
-        `encode_batch_to_numpy` is several times as fast, as it makes no lists. Raises as `encode` does, with the index
-        of the text in the message.
+        `encode_batch_to_numpy` is several times as fast, because it makes no lists, and with ``padded=True`` it returns
+        a matrix. Raises as `encode` does, with the index of the text in the message.
         """
+        if unknown:  # such as padding=True, from other libraries
+            raise TypeError(
+                f"encode_batch() has no parameter {next(iter(unknown))!r}; encode_batch_to_numpy(texts, padded=True) "
+                "returns a matrix, and bpeflow.Padding sets its length, side and truncation"
+            )
         batch = list_of_texts(texts)
         encoded: list[list[int]] = []
         for group, ends in self._encode_texts(batch, allowed_special, disallowed_special, self._dtype, num_threads):
@@ -650,8 +654,8 @@ class Tokenizer:
 
         Args:
             texts: the texts.
-            padded: return a matrix with a row for each text instead. An integer is the length of the rows, and a
-                `bpeflow.Padding` says more.
+            padded: return a matrix with a row for each text instead. True makes the rows as long as the longest text,
+                and an integer is their length. A `bpeflow.Padding` also sets the id, the side and truncation.
             allowed_special: as for `encode`.
             disallowed_special: as for `encode`.
             dtype: uint16 or uint32; by default `dtype` of the tokenizer.
@@ -724,12 +728,11 @@ class Tokenizer:
         disallowed_special: SpecialChoice = (),
         byte_offsets: bool = False,
     ) -> tuple[list[int], Offsets]:
-        """Return the ids of a text, and the (start, end) of the characters that the bytes of each belong to.
+        """Return the ids of a text, and for each the (start, end) of its characters.
 
-        A token can begin or end inside a character. That character then belongs to the neighbouring token as well. With
-        `byte_offsets` the offsets are exact positions in the UTF-8 bytes. A token of normalized text covers all of the
-        characters that it comes from, such as a letter and the accent that is composed with it. Raises as `encode`
-        does.
+        A token can begin or end inside a character. That character then belongs to both neighbouring tokens. With
+        `byte_offsets` the offsets are exact positions in the UTF-8 bytes. A token of normalized text covers all the
+        characters that it comes from, such as a letter and its combining accent. Raises as `encode` does.
 
         >>> from bpeflow import Tokenizer
         >>> vocab = {byte: bytes([byte]) for byte in range(256)}
@@ -751,8 +754,8 @@ class Tokenizer:
     ) -> Iterator[int]:
         """Yield the ids of a text that arrives in pieces, such as the lines of an open file, in bounded memory.
 
-        The ids are those of the joined pieces, however the text was cut. The stream reads about 8,000 characters ahead
-        and holds less than 1 MB besides the current piece. It holds more only where the text cannot be cut: in a longer
+        The ids equal the ids of the whole text, however it was cut. The stream reads about 8,000 characters ahead and
+        holds less than 1 MB besides the current piece. It holds more only where the text cannot be cut: in a longer
         word, or, with a pattern that cannot be compiled, in a longer stretch between two special tokens.
 
         Invalid arguments raise at once, as for `encode`. Errors in the text raise when the stream reaches them.
@@ -851,7 +854,7 @@ class Tokenizer:
     ) -> bpeflow.Explanation:
         """Explain how a text is encoded: its pre-tokens and tokens, and the merges in the order in which they applied.
 
-        Arguments and errors are those of `encode`. A notebook shows the result in colours.
+        Takes the arguments of `encode` and raises its errors. A notebook shows the result in colours.
 
         >>> from bpeflow import Tokenizer
         >>> tokenizer = Tokenizer.train(iter(["low low low", "lower"]), vocab_size=259)
@@ -877,9 +880,9 @@ class Tokenizer:
 
         Args:
             ids: a sequence or a one-dimensional array of integers.
-            errors: what to do with bytes that are not UTF-8, as for `bytes.decode`.
-            skip_special_tokens: leave special tokens out. One that shares its id with ordinary text, as it can in
-                HuggingFace's mode, is kept.
+            errors: how to handle bytes that are not UTF-8, as for `bytes.decode`.
+            skip_special_tokens: leave special tokens out. A special token that shares its id with ordinary text, which
+                is possible in HuggingFace's mode, is kept.
 
         Raises:
             UnknownTokenError: an id is not in the vocabulary. The message has the id and its index.

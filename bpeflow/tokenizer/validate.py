@@ -234,7 +234,7 @@ def _itself(item: Item) -> Item:
 
 
 def documents_of(iterator: Iterable[Any]) -> Iterator[Any]:
-    """Yield documents, and those of each list or tuple."""
+    """Yield documents, and the documents in each list or tuple."""
     for item in iterator:
         if isinstance(item, (list, tuple)):
             yield from item

@@ -77,7 +77,7 @@ class CutCounting:
         self._too_high: list[int] = []
 
     def count(self, corpus: CorpusCounter, *arguments: Any) -> CorpusCounts:
-        """Count fragments. The arguments are those of `CorpusCounter.count`."""
+        """Count fragments, with the arguments of `CorpusCounter.count`."""
         cells = corpus.with_units(Units(self._base)).count(*arguments)
         if not len(cells.counts):  # no chunk of two tokens
             return corpus.count(*arguments)

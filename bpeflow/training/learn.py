@@ -60,16 +60,16 @@ class LearnedMerges(Sequence[Merge]):
 
     Attributes:
         pairs: the merges.
-        counts: the count of each pair when it was merged; 0 for initial merges, which are not learned.
-        statistics: the figures of the backend that learned them.
-        wanted: merges that would have filled the vocabulary; there are fewer if no pair was left to merge.
-        reuse_tokens: whether a merge whose bytes were a token already made no new token (`Vocab.build`).
+        counts: the count of each pair when it was merged; 0 for initial merges, because they are not learned.
+        statistics: the figures of the learning backend.
+        wanted: number of merges that fill the vocabulary. There are fewer if no pair was left to merge.
+        reuse_tokens: whether a merge that made an existing token got the id of that token (`Vocab.build`).
         replayed: the number of initial merges, which come first.
-        resumed: the number of the others that an interrupted run had learned.
+        resumed: the number of further merges that an interrupted run had learned.
         special_tokens: the special tokens that the vocabulary has room for.
         pattern: the split pattern of the counts; None if it is unknown.
-        unmatched: what was done with text that the pattern did not match; None if the pattern is unknown.
-        base: the tokenizer that was extended, whose merges come first; None if there is none.
+        unmatched: how text that the pattern did not match was handled; None if the pattern is unknown.
+        base: the extended tokenizer, if any. Its merges come first.
         normalizer: the names of the normalizers of the text that was counted.
         thinned: the effect of `thin_rare`; None without it.
 
@@ -198,18 +198,18 @@ def learn_merges(
     Args:
         counts: the result of `bpeflow.count`, or a mapping from pre-token to count.
         vocab_size: entries of the vocabulary. Fewer merges are returned if no pair is left before it is full.
-        special_tokens: a string, or several; each takes an entry. With ``tie_break="huggingface"`` their strings
-            matter, too.
-        initial_merges: ``(left bytes, right bytes)`` by rank. They keep their ranks and count towards `vocab_size`;
-            `min_frequency` and `max_token_length` apply to the merges after them only.
+        special_tokens: one or several strings; each takes an entry. With ``tie_break="huggingface"`` the strings
+            themselves affect the merges.
+        initial_merges: ``(left bytes, right bytes)`` by rank. They keep their ranks and count towards `vocab_size`.
+            `min_frequency` and `max_token_length` apply only to the merges learned after them.
         backend: ``"auto"``, ``"omp"``, ``"c"`` or ``"python"``. All give the same merges.
         progress: show progress on standard error, or in the notebook.
         observer: progress callbacks, instead.
         options: `tie_break`, `min_frequency`, `max_token_length`, `thin_rare`, `threads`, `max_search`.
 
     Raises:
-        ConfigError: a setting is unknown or out of range, or no vocabulary of this size has the initial merges.
-        BackendUnavailableError: the backend named is not available.
+        ConfigError: a setting is unknown or out of range, or `vocab_size` is too small for the initial merges.
+        BackendUnavailableError: the chosen backend is not available.
         CountOverflowError: the count of a pair does not fit 64 bits.
 
     >>> learn_merges({"low": 5, "lower": 2}, vocab_size=260, backend="python").pairs

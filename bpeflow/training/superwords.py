@@ -1,4 +1,4 @@
-"""Superwords (SuperBPE): learning goes on after a first stage, over the chunks of a second, looser pattern.
+"""Superwords (SuperBPE): after a first stage, learning continues over the chunks of a second, looser pattern.
 
 A run with superwords is two runs. The first one, in the subfolder `FIRST_STAGE` of the unfinished run, counts with the
 first pattern and learns `transition_size` entries. The second one extends that tokenizer: it counts with the second

@@ -204,7 +204,7 @@ def learning_task(counts: PretokenCounts, settings: MergeSettings, base: Tokeniz
 def after_merges(
     task: MergeTask, counts: PretokenCounts, merges: Sequence[Merge], base: TokenizerSpec | None = None
 ) -> MergeTask:
-    """Return what is left of a task to learn from `counts` after initial merges, which begin with those of `base`.
+    """Return the rest of a task to learn from `counts` after initial merges, which begin with the merges of `base`.
 
     It begins with the pre-tokens as a tokenizer with these merges encodes them (`EncodedWords`), so they must be in an
     order in which replaying them would give the same tokens. Every list that was learned is in this order. Raises
@@ -273,7 +273,7 @@ def _with_tokens_of(vocab: Vocab, tokens: tuple[bytes, ...]) -> tuple[bytes, ...
 
 
 def _check_order(of_base: Sequence[Merge], merges: Sequence[Merge]) -> None:
-    """Refuse merges after those of a tokenizer if no earlier merge makes a part, or one makes the same string."""
+    """Refuse merges added to a tokenizer if no earlier merge makes a part, or one makes the same string."""
     made = {bytes([byte]) for byte in range(256)} | {left + right for left, right in of_base}
     for rank, (left, right) in enumerate(merges, len(of_base)):
         where = f"initial merge {rank}, {left!r} {right!r}"

@@ -90,8 +90,8 @@ class TrainResult(Described):
         spec: the content of the tokenizer of the largest size asked for; None with `skip_merge`.
         report: what ``run.json`` holds.
         counts: the pre-token counts.
-        learned: the merges with their counts and the backend's statistics; None with `skip_merge`, and where `resume`
-            finds a finished run.
+        learned: the merges with their counts and the backend's statistics; None with `skip_merge`, or if `resume` found
+            a finished run.
 
     >>> from bpeflow import train
     >>> result = train({"input": iter(["low low low", "lower"]), "vocab_size": 258})
@@ -107,7 +107,7 @@ class TrainResult(Described):
     learned: LearnedMerges | None = field(default=None, repr=False)
 
     def describe(self) -> Iterator[tuple[str, str]]:
-        """Yield the lines that the command prints about the run."""
+        """Yield the lines that the `train` command prints about a run."""
         return describe_run(self.report)
 
     @property
@@ -140,8 +140,8 @@ def train(
     """Train a tokenizer.
 
     With `out_dir` everything is written to that folder; without it nothing is written. With `resume` an interrupted or
-    failed run in that folder is continued, and ends with the same bytes as an uninterrupted one. ``train({"out_dir":
-    folder, "resume": True})`` takes all other settings from the run itself.
+    failed run in that folder continues, and writes the same bytes as an uninterrupted one. ``train({"out_dir": folder,
+    "resume": True})`` takes all other settings from the interrupted run.
 
     Args:
         config: settings, a mapping of them, or the path of a YAML config. In a mapping, `input` may be an iterable of
@@ -151,12 +151,12 @@ def train(
 
     Raises:
         ConfigError: a setting is unknown or out of range, or a folder cannot be written to.
-        ResumeError: the folder has an unfinished run of other settings or another corpus, or it is neither to be
-            resumed nor discarded.
+        ResumeError: the folder has an unfinished run with other settings or another corpus, or neither `resume` nor
+            `restart` says what to do with it.
         AlreadyExistsError: the folder has a finished run or a tokenizer, and `overwrite` is not set.
         FolderInUseError: another run is at work in the folder.
         CorpusError: input is missing, unreadable, or not UTF-8 (`InvalidUtf8Error`).
-        BackendUnavailableError: the backend named is not available; raised before counting.
+        BackendUnavailableError: the chosen backend is not available; raised before counting.
         CountOverflowError: a count does not fit 64 bits.
         ScratchError: there was neither memory nor disk space for the counts.
         WorkerDiedError: a worker process was killed.
@@ -186,9 +186,9 @@ def train_from_counts(
 ) -> TrainResult:
     """Learn and write the vocabularies that `settings` ask for from existing counts; raises as `train` does.
 
-    `counts_path` names the counts in the report, and `counted_in` is their folder: those of an unfinished run in
-    `out_dir` are published with the results. From the report of the run that counted, `earlier`, the description of the
-    corpus is carried over.
+    `counts_path` names the counts in the report, and `counted_in` is their folder. If that is an unfinished run in
+    `out_dir`, the counts are published with the results. The description of the corpus is copied from `earlier`, the
+    report of the run that counted.
     """
     if not len(counts):
         raise ConfigError(f"{counts_path or 'the counts'}: no pre-tokens, so there is nothing to learn from")
@@ -213,7 +213,7 @@ def train_bpe(
     Args:
         input_path: a UTF-8 text file; or several, a folder, a glob, or documents, as for `bpeflow.count`.
         vocab_size: entries of the vocabulary: 256 bytes, special tokens, merges.
-        special_tokens: a string, or several, that are never split or merged. The first one ends documents. Pass ``()``
+        special_tokens: one or several strings that are never split or merged. The first one ends documents. Pass ``()``
             for none.
         progress: show progress on standard error, or in the notebook.
         observer: progress callbacks, instead.
@@ -221,8 +221,8 @@ def train_bpe(
             Nothing is written without `out_dir`.
 
     Returns:
-        ``{id: bytes}``, and the merges by rank as pairs of bytes. Neither holds the pattern: if it is given here, give
-        it to `Tokenizer`, too.
+        ``{id: bytes}``, and the merges by rank as pairs of bytes. Neither holds the pattern: if you give one here, also
+        give it to `Tokenizer`.
 
     Raises:
         Exception: as `train` does.
@@ -240,7 +240,7 @@ def train_bpe(
 
 
 class _Training:
-    """A training run, whose settings are complete and checked."""
+    """A training run with complete and checked settings."""
 
     def __init__(self, settings: Settings, base: TokenizerSpec | None, observer: Observer) -> None:
         self._started = perf_counter()
@@ -324,7 +324,7 @@ class _Training:
     def of_counts(
         self, counts: PretokenCounts, earlier: RunReport | None, counted_in: Path | None, counts_path: str | None
     ) -> TrainResult:
-        """Learn from counts; the arguments are those of `train_from_counts`."""
+        """Learn from counts, with the arguments of `train_from_counts`."""
         settings = self._settings
         if settings.superwords and self._base is None:
             self._begin_second_stage(load_first_stage(settings, counted_in, counts.pattern))

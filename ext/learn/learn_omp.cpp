@@ -1,5 +1,5 @@
 // Learning merges: the OpenMP backend, in C++17. Set-up, scans and merges with many occurrences use several threads.
-// learner.h has the algorithm, this file what threads add to it, and the C interface.
+// learner.h has the algorithm; this file adds the threads and the C interface.
 //
 // A long list is cut between pre-tokens, so that no two threads see the same token. Each part has its own neighbours.
 // These are added up, and the new lists are written part after part, so the lists are identical to those of one thread.
@@ -95,7 +95,7 @@ int set_up(learner &l, const bpeflow_merge_task &task) {
     if (overflow) return BPEFLOW_OVERFLOW;
     if (!add_byte_pairs(&l, all.data(), task.byte_ids)) return BPEFLOW_NO_MEMORY;
 
-    // Each thread's part of a list follows that of the thread before, and the MARKs of the strips before its own.
+    // Each thread's part of a list follows the part of the thread before, and the MARKs of all strips before its own.
     for (unsigned part = 0; part < parts; part++) {
         const std::uint64_t marks = corpus_strip_at(&l.corpus, task_position(&task, share_of(task, part, parts).first));
         for (std::size_t p = 0; p < BYTE_PAIRS; p++) {
@@ -168,8 +168,8 @@ bool add_up(bpeflow_learner &l, side part::*which, side &sum) {
     return true;
 }
 
-// Write one part's entries of the new lists on one side, after those of the parts before it and the MARKs of the strips
-// before its own. Its own MARKs are for all neighbours, those of other parts included.
+// Write one part's entries of the new lists on one side, after the entries of the parts before it and the MARKs of the
+// strips before its own. Its own MARKs are for all neighbours, including neighbours in other parts.
 void write_lists(bpeflow_learner &l, unsigned p, std::uint64_t strip, side part::*which, const side &sum) {
     part &part = l.parts[p];
     const std::uint64_t strips = l.corpus.strip_count;

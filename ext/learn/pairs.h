@@ -141,8 +141,8 @@ static inline int compare_lists(const void *a, const void *b) {
     return (first > second) - (first < second);
 }
 
-/* Move the lists of all pairs with at least this count together, and forget the others and the released one; false if out
- * of memory. */
+/* Move the lists of all pairs with at least this count together, and forget all other lists and the released one; false if
+ * out of memory. */
 static inline bool lists_compact(struct lists *lists, struct pairs *pairs, int64_t min_count) {
     uint64_t kept = 0;
     for (uint64_t i = 0; i < pairs_size(pairs); i++) kept += pairs->slots[i].count >= min_count;

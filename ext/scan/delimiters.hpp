@@ -68,9 +68,9 @@ class Delimiters {
         return length >= one.length && std::memcmp(text, one.bytes, one.length) == 0;
     }
 
-    // Return the longest delimiter that a text begins with, null if there is none. In ascending order, delimiters between
-    // such a one and the text begin with it, too. So it is the last one that is not greater than the text, or one that
-    // this one begins with.
+    // Return the longest delimiter that a text begins with, null if there is none. Let d be such a delimiter. In
+    // ascending order, all delimiters between d and the text begin with d. So d is the last delimiter that is not
+    // greater than the text, or a prefix of that one.
     const One *longest_at(const std::uint8_t *text, std::size_t length) const {
         const auto after = std::upper_bound(all_.begin(), all_.end(), One{text, length, false, 0, NONE},
                                             [](const One &a, const One &b) { return compare(a, b) < 0; });

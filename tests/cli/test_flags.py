@@ -86,6 +86,10 @@ def test_a_vocabulary_size_in_thousands(corpus: Path) -> None:
         (["--restar"], "unknown flag --restar; did you mean --resume?"),
         (["--set", "overwrit=true"], "unknown setting overwrit (`bpeflow config` lists all settings)"),
         (["encode", "c.txt"], "unexpected argument 'c.txt'; did you mean --input c.txt?"),
+        (["evaluate", "ok", "--input", "f"], "unexpected argument 'ok'; did you mean --tokenizer ok?"),
+        (["evaluate", "ok", "-i", "f", "--tokenizer=g"], "unexpected argument 'ok' (see bpeflow evaluate --help)"),
+        (["merge", "ok"], "unexpected argument 'ok'; did you mean --counts ok?"),
+        (["--input", "c", "--special_tokens", ""], "special_tokens.0: must not be empty, found '' (strings that"),
         (
             ["encode", "--tokenizer", "x", "--input", "c", "--out", "-", "--index"],
             "--out -: standard output takes the ids of one file in binary; index needs a file",
@@ -114,7 +118,7 @@ def test_a_vocabulary_size_in_thousands(corpus: Path) -> None:
 def test_an_error_is_one_line_with_the_remedy(
     argv: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    is_command = argv[0] in ("encode", "decode", "merge")
+    is_command = argv[0] in ("encode", "decode", "evaluate", "merge")
     assert main(argv if is_command else ["--input", "x", "--vocab_size", "300", *argv]) == 2
     out, err = capsys.readouterr()
     assert complaint in err

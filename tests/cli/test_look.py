@@ -128,9 +128,9 @@ def test_show_writes_a_page(capsys: pytest.CaptureFixture[str], tokenizer: str, 
 
 
 def test_show_needs_one_text(capsys: pytest.CaptureFixture[str], tokenizer: str, corpus: str) -> None:
-    message = "need a TEXT to show, - for standard input, or --input PATH"
-    assert message in failure(capsys, "show", tokenizer)
-    assert message in failure(capsys, "show", tokenizer, "low", "--input", corpus)
+    message = "no text after the tokenizer, 'hello world': add a TEXT to show, - for standard input, or --input PATH"
+    assert message in failure(capsys, "show", "hello world")
+    assert "give a TEXT to show or --input PATH, not both" in failure(capsys, "show", tokenizer, "low", "-i", corpus)
 
 
 def test_show_tells_a_text_from_a_file(capsys: pytest.CaptureFixture[str], tokenizer: str, corpus: str) -> None:

@@ -28,6 +28,21 @@ def test_figures_are_on_the_right() -> None:
     ]
 
 
+@pytest.mark.parametrize("width", [50, 80])
+def test_names_stay_whole_while_a_figure_fits_beside_them(width: int) -> None:
+    names = ["fineweb_part_00001.txt", "owt_32k_second"]
+    lines = printed(width, ("corpus", "tokenizer", "tokens", "share"), [(*names, "1,234", "5.6%")], "llrr")
+    assert [names[0] in line and names[1] in line for line in lines] == [False, True] * (1 if width == 80 else 2)
+
+
+@pytest.mark.parametrize("width", [30, 80])
+def test_bars_fit(width: int) -> None:
+    rows = [("entries", "12,345"), ("all", "1")]
+    lines = printed(width, ("name", "count"), rows, [4.0, 1.0], call=print_bars)
+    longest = min(40, width - 17)
+    assert [line.count("█") for line in lines] == [0, longest, round(longest / 4)]
+
+
 def test_figures_that_do_not_fit_follow_below() -> None:
     headings, rows = HEADINGS[:3], [row[:3] for row in ROWS]
     assert printed(20, headings, rows) == [

@@ -61,7 +61,7 @@ def test_the_tokenizers_of_a_comparison(
     [
         ([], "ranks without a pattern, and not one of the known published files: give the pattern"),
         (["--known", "gpt5"], "known: unknown tokenizer 'gpt5'"),
-        (["--pattern", "gpt2", "--special_tokens", "<s>=256"], "special token '<s>': id 256 is that of b'th'"),
+        (["--pattern", "gpt2", "--special_tokens", "<s>=256"], "special token '<s>': id 256 belongs to b'th'"),
     ],
 )
 def test_errors_are_one_line(

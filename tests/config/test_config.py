@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sysconfig
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,22 @@ def test_overrides_go_over_the_file_and_reach_into_sections(tmp_path: Path) -> N
     assert settings.engine.retries == 2
 
 
+def test_a_config_may_have_dotted_keys(tmp_path: Path) -> None:
+    settings = load_settings(write(tmp_path, "input: a\nvocab_size: 300\nmonitor: true\nmonitor.interval: 3"))
+    assert settings.monitor.enabled
+    assert settings.monitor.interval == 3
+    path = write(tmp_path, "input: a\nvocab_size: 300\nelephants.x: 3")
+    with pytest.raises(ConfigError, match=f"{path}: unknown setting elephants.x .`bpeflow config` lists"):
+        load_settings(path)
+
+
+def test_the_report_of_a_run_is_recognised(tmp_path: Path) -> None:
+    path = write(tmp_path, json.dumps({"schema_version": 2, "settings": {}, "files": []}))
+    with pytest.raises(ConfigError, match=r"is the report of a run, not a config: .*`bpeflow merge --counts") as caught:
+        load_settings(path)
+    assert "\n" not in str(caught.value)
+
+
 def test_override_leaves_its_argument_alone() -> None:
     values = {"monitor": {"enabled": True}}
     assert override(values, {"monitor.interval": 1}) == {"monitor": {"enabled": True, "interval": 1}}
@@ -105,6 +122,7 @@ def test_settings_are_frozen() -> None:
     [
         ({"vocab_sise": 1}, r"unknown setting vocab_sise \(did you mean vocab_size\?\)"),
         ({"monitor": {"intervall": 1}}, r"unknown setting monitor\.intervall \(did you mean monitor\.interval\?\)"),
+        ({"do_monitor": True}, r"unknown setting do_monitor \(did you mean monitor\.enabled\?\)"),
         ({"small_input": 0}, "unknown setting small_input .removed: use executor: auto, threads or processes"),
         ({"scanner": "regex"}, "unknown setting scanner .removed: .* BPEFLOW_INSTRUCTIONS=regex"),
         ({"queue": {"max_items": 1}}, "unknown setting queue .removed: the bounds of queues are fixed"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +233,14 @@ def test_text_in_place_of_a_path_is_refused_with_the_remedy(text: str, as_list: 
         with pytest.raises(CorpusError, match=r"looks like text, not like a path: .* such as iter\(") as caught:
             use(corpus)
         assert len(str(caught.value)) < 300
+        assert "".join(traceback.format_exception(caught.value)).count("\n") < 25
+
+
+@pytest.mark.parametrize("use", [bpeflow.count, lambda corpus: bpeflow.Tokenizer.train(corpus, 300)])
+def test_lists_of_lists_are_refused_with_the_way_to_flatten_them(use: Callable[[Any], object]) -> None:
+    for corpus in ([["a b", "c d"], ["e"]], iter([["a b", "c d"], ["e"]])):
+        with pytest.raises(InputTypeError, match=r"\(text for batch in batches for text in batch\), or .*_iterator"):
+            use(corpus)
 
 
 def test_a_name_with_spaces_that_does_not_exist_may_be_text() -> None:

@@ -93,6 +93,9 @@ def test_weights_with_decimals_are_exact(tmp_path: Path, documents: list[str]) -
         assert exact.counts == whole.counts
         assert exact.merges == whole.merges
         assert [source.weight for source in exact.report.corpus.sources] == [1, 0.5, 0.2]
+        assert (exact.report.corpus.count_unit, whole.report.corpus.count_unit) == (10, 1)
+        assert "weights have decimals: each occurrence counts 10 times its weight" in str(exact)
+    assert "weights have decimals" not in str(whole)
     assert main(["merge", "--counts", str(tmp_path / "exact0"), "--out_dir", str(tmp_path / "again")]) == 0
     assert tuple(bpeflow.Tokenizer.load(tmp_path / "again").vocab.merges) == whole.merges
     resumed = trained([10, 5, 2], "whole", min_frequency=10 * least, resume=True)

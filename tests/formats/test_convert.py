@@ -78,6 +78,10 @@ def test_convert_reports_wrong_arguments(tmp_path: Path, capsys: pytest.CaptureF
             "unknown format 'sentencepiece'; need one of gpt2, hugg",
         ),
         (
+            [str(run), str(tmp_path / "x.tiktoken"), "--to", "huggingface"],
+            "x.tiktoken has the ending of the tiktoken format, not of huggingface: name a folder",
+        ),
+        (
             [str(tmp_path / "no"), str(tmp_path / "x"), "--to", "gpt2"],
             f"{tmp_path / 'no'}: no such file or folder",
         ),
@@ -88,7 +92,9 @@ def test_convert_reports_wrong_arguments(tmp_path: Path, capsys: pytest.CaptureF
     ]:
         assert main(["convert", *arguments]) == 2
         assert message in capsys.readouterr().err
-    assert not (tmp_path / "x").exists()
+    assert not [*tmp_path.glob("x*")]
+    (tmp_path / "x.tiktoken").mkdir()  # a folder is meant
+    assert main(["convert", str(run), str(tmp_path / "x.tiktoken"), "--to", "huggingface"]) == 0
 
 
 def test_convert_shows_warnings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,12 +82,23 @@ def test_padding_is_the_end_token_if_there_is_no_other() -> None:
         Tokenizer(BYTES, []).encode_batch_to_numpy(["a"], padded=2)
 
 
+def test_padded_true_makes_rows_as_long_as_the_longest_text() -> None:
+    batch = ["a", "abab", ""]
+    for padded, same in ((True, Padding()), (False, None)):
+        found, expected = (TOKENIZER.encode_batch_to_numpy(batch, padded=value) for value in (padded, same))
+        assert [part.tolist() for part in found] == [part.tolist() for part in expected]
+
+
+def test_padding_of_other_libraries_is_answered_with_the_method_that_pads() -> None:
+    with pytest.raises(TypeError, match=r"no parameter 'padding'; encode_batch_to_numpy\(texts, padded=True\)"):
+        TOKENIZER.encode_batch(["a"], padding=True)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
         ({"texts": ["a", "abab", "abab"], "padded": 1}, ConfigError, "at index 1 of .* 2 ids, .* truncation='right'"),
-        ({"padded": True}, InputTypeError, "padded is True; it must be a length or a bpeflow.Padding"),
-        ({"padded": "longest"}, InputTypeError, "padded is 'longest'"),
+        ({"padded": "longest"}, InputTypeError, "padded is 'longest'; it must be True, a length or a bpeflow.Padding"),
         ({"padded": 0}, ConfigError, "padding length is 0"),
         ({"padded": {"side": "middle"}}, ConfigError, "padding side is 'middle'; need left or right"),
         ({"padded": {"truncation": True}}, ConfigError, "truncation is True; need left or right"),
