@@ -379,11 +379,11 @@ class _Training:
             checkpoint = MergeCheckpoint(unfinished, counts, self._fingerprint) if unfinished is not None else None
             learned = learn_with_settings(counts, settings.for_learning(), (), self._observer, checkpoint, self._base)
             seconds = perf_counter() - started
-            full = len(self._spec_of_size(learned, settings.sizes[-1]).vocab) == settings.sizes[-1]
+            specs = [self._spec_of_size(learned, size) for size in settings.sizes]
+            full = len(specs[-1].vocab) == settings.sizes[-1]
             if not full and counts.cut and counts.cut.lowest_count > settings.min_frequency:
                 return None
-            for size in settings.sizes:
-                spec = self._spec_of_size(learned, size)
+            for size, spec in zip(settings.sizes, specs, strict=True):
                 subfolder = "" if size == settings.sizes[-1] else vocab_subfolder(size)
                 folder.write_tokenizer(spec, subfolder, settings.output)
                 vocab = spec.vocab
