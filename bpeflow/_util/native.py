@@ -41,7 +41,7 @@ from bpeflow.errors import (
 )
 
 #: The number that `bpeflow_abi` of a library must return: BPEFLOW_ABI in the header.
-ABI = 18
+ABI = 19
 
 #: Environment variable with a folder to search before the package's own. Sanitizer builds are tested this way.
 LIBRARY_PATH_VARIABLE = "BPEFLOW_LIBRARY_PATH"
@@ -151,8 +151,6 @@ class MergeTask(Structure):
         ("threads", c_uint32),
         ("colon_rule", c_uint32),
         ("max_strip_positions", c_uint64),
-        ("initial_merges", c_void_p),
-        ("initial_merge_count", c_uint64),
     )
 
 

@@ -19,8 +19,7 @@ import numpy.typing as npt
 
 MaxSearch = Literal["heap", "scan"]
 
-#: A merge: the pair, the token that it makes, and the pair's count when it was merged. The count is 0 for an initial
-#: merge that does not occur.
+#: A merge: the pair, the token that it makes, and the pair's count when it was merged.
 MERGE_DTYPE = np.dtype(
     [("left", np.uint32), ("right", np.uint32), ("token", np.uint32), ("count", np.int64)], align=True
 )
@@ -97,9 +96,6 @@ class MergeTask:
         max_search: how to find the best pair: with a ``"heap"``, or with a ``"scan"`` of all pairs for each merge, as
             a baseline for comparisons.
         threads: the number of threads for multithreaded backends; None for one per core.
-        initial_merges: pairs ``(left id, right id)`` to merge first, in this order and whatever their counts are: the
-            limits above do not apply to them. A pair that does not occur only makes its token. Both parts must be
-            bytes or tokens of earlier initial merges, and no pair may occur twice.
     """
 
     counts: WordCounts | EncodedWords
@@ -114,7 +110,6 @@ class MergeTask:
     colon_rule: bool = False
     max_search: MaxSearch = "heap"
     threads: int | None = None
-    initial_merges: tuple[tuple[int, int], ...] = ()
 
 
 def lowest_count(task: MergeTask) -> int:
@@ -177,7 +172,7 @@ class MergeStatistics:
         occurrences_merged: number of visited entries that were still occurrences, and so were merged.
         stale_pops: number of pairs popped from the heap whose count had fallen since they were pushed.
         setup_seconds: wall time of counting the pairs of the corpus.
-        selection_seconds: wall time of choosing the best pairs. Initial merges are not chosen.
+        selection_seconds: wall time of choosing the best pairs.
         update_seconds: wall time of merging the pairs.
         memory_bytes: peak memory of the backend's own tables; 0 if unknown.
         threads: number of threads available to the session. Short lists are processed on one thread anyway.
@@ -204,8 +199,8 @@ class MergeSession(Protocol):
         """Learn up to `max_merges` (at least 1) more merges.
 
         Returns:
-            The merges in the order in which they were learned, as an array of `MERGE_DTYPE`. The task's initial merges
-            come first. If there are fewer than `max_merges`, there are no more to learn.
+            The merges in the order in which they were learned, as an array of `MERGE_DTYPE`. If there are fewer than
+            `max_merges`, there are no more to learn.
         """
         ...
 

@@ -156,7 +156,6 @@ def _native_task(
         "token_data": np.frombuffer(b"".join(task.tokens), dtype=np.uint8),
         "token_offsets": token_offsets,
         "byte_ids": np.array(task.byte_ids, dtype=np.uint32),
-        "initial_merges": np.array(task.initial_merges, dtype=np.uint32).reshape(-1),
     }
     native_task = native.MergeTask(
         **{name: array.ctypes.data for name, array in arrays.items()},
@@ -172,6 +171,5 @@ def _native_task(
         threads=threads,
         colon_rule=task.colon_rule,
         max_strip_positions=max_strip_positions,
-        initial_merge_count=len(task.initial_merges),
     )
     return native_task, list(arrays.values())

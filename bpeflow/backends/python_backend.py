@@ -34,18 +34,16 @@ time, everywhere. It follows that the token of a merge did not occur in the corp
 it are new, and that no pair is merged twice. The same holds with `reuse_tokens`, because then a merge can only yield an
 existing token that came with the task and that no earlier merge has yielded.
 
-**Initial merges** do not affect this. The proof does not depend on why a pair is merged, only on all its occurrences
-being merged. But a list of initial merges can contain a merge whose string it never produces in the corpus, because
-earlier merges in the list split the string differently. Another merge can make the same string later. With
-`reuse_tokens` it reuses the token of the initial merge.
-
-**Encoded words** begin as a tokenizer encodes them. That equals a replay of the tokenizer's merges over the bytes: each
-merge comes after all merges that make its parts, so once it has been made everywhere, no merge of a lower rank becomes
-applicable, and encoding, which applies the lowest rank first, uses the merges in the same order. So pairs, counts and
-ties are equal from there on. A token has the same span wherever it occurs: a token of the tokenizer is one unit, and
-any other is made by a single merge. If a merge yields an existing token (`reuse_tokens`), that token occurs nowhere
-yet, as no string becomes a token twice, and it gets the span of the merge. (A word that is a single token because the
-tokenizer takes it whole is an exception without effect: it has no pairs.)
+**Encoded words** begin as a tokenizer encodes them: the one to extend, or the one made of the merges that an
+interrupted run has learned. That equals a replay of the tokenizer's merges over the bytes: each merge comes after all
+merges that make its parts, so once it has been made everywhere, no merge of a lower rank becomes applicable, and
+encoding, which applies the lowest rank first, uses the merges in the same order. So pairs, counts and ties are equal
+from there on, and the proof above holds: it does not depend on why a pair was merged, only on all its occurrences being
+merged. A token has the same span wherever it occurs: a token of the tokenizer is one unit, and any other is made by a
+single merge. If a merge yields an existing token (`reuse_tokens`), that token occurs nowhere yet, as no string becomes
+a token twice, and it gets the span of the merge. (Merges that were not learned can make a string that they never
+produce in the corpus, as earlier ones split it differently. A word that is a single token because the tokenizer takes
+it whole is an exception without effect: it has no pairs.)
 
 Sources: the heap with lazy refresh is from HuggingFace tokenizers' `BpeTrainer`, the rest from our own measurements.
 """
@@ -100,7 +98,6 @@ class PythonSession:
         started = perf_counter()
         self._task = task
         self._lowest_count = lowest_count(task)
-        self._initial_merges = iter(task.initial_merges)
         self._tokens = list(task.tokens)
         self._lengths = [len(token) for token in self._tokens]
         encoded = isinstance(task.counts, EncodedWords)
@@ -127,15 +124,13 @@ class PythonSession:
         learned: list[tuple[int, int, int, int]] = []
         while len(learned) < max_merges and len(self._tokens) < self._task.max_tokens:
             before = perf_counter()
-            pair = self._next_pair()
+            pair = self._best_by_scan() if self._task.max_search == "scan" else self._best_by_heap()
             chosen = perf_counter()
             self._statistics.selection_seconds += chosen - before
             if pair is None:
                 break
-            count = self._counts.get(pair, 0)
-            token = self._token_for(pair)
-            if count:
-                self._merge(pair, token)
+            count, token = self._counts[pair], self._token_for(pair)
+            self._merge(pair, token)
             self._statistics.update_seconds += perf_counter() - chosen
             learned.append((*pair, token, count))
         return np.array(learned, dtype=MERGE_DTYPE)
@@ -178,11 +173,6 @@ class PythonSession:
             self._check_count(pair, count)
 
     # ---- choosing ----
-
-    def _next_pair(self) -> Pair | None:
-        if (initial := next(self._initial_merges, None)) is not None:
-            return initial
-        return self._best_by_scan() if self._task.max_search == "scan" else self._best_by_heap()
 
     def _best_by_heap(self) -> Pair | None:
         while self._heap:

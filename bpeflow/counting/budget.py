@@ -5,6 +5,7 @@ mergers hold, and their sums. It does not cover:
 
 * the processes themselves, about 30 MB each;
 * the text in flight, which is one chunk per counter; chunks are small compared to a counter's share;
+* for superwords, a cache of 64 MB, and up to 32 MB for each counter;
 * the result, which belongs to the caller: 16 bytes plus its own length per distinct pre-token, and temporarily as much
   again while its totals are computed.
 

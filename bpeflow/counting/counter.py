@@ -39,7 +39,7 @@ class ChunkCounter:
         memory: the memory limit's shares.
         scratch: where to spill.
         shared: where to leave the last table if the reducer is in the same process.
-        units: count their pairs or fragments instead of pre-tokens.
+        units: count cells of their pairs, or fragments, instead of pre-tokens.
     """
 
     rules: TextRules

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from time import monotonic
@@ -48,47 +48,33 @@ PROGRESS_INTERVAL = 0.5
 QUEUE_ITEMS, QUEUE_BYTES = 64, 256_000_000
 
 
+@dataclass
 class PipelineRunner:
     """Runs pipelines one after another, and reports progress as if they were one.
 
     Attributes:
         build: builds the pipelines.
-        stages: the work of each stage, added up over all pipelines.
+        total_bytes: bytes of input, by the sizes of files; None if unknown.
+        observer: progress callbacks.
         on_sample: callback for samples of the monitor.
         sample_interval: seconds between two samples.
+        stages: the work of each stage, added up over all pipelines.
         done_bytes: bytes of input counted so far. A caller that resumes a run adds those counted by earlier runs.
     """
 
-    def __init__(
-        self,
-        build: PipelineBuilder,
-        total_bytes: int | None = None,
-        observer: Observer | None = None,
-        on_sample: Callable[[MonitorSample], None] | None = None,
-        sample_interval: float = 10.0,
-    ) -> None:
-        """Prepare to run pipelines.
-
-        Args:
-            build: builds the pipelines.
-            total_bytes: bytes of input, by the sizes of files; None if unknown.
-            observer: progress callbacks.
-            on_sample: callback for samples of the queue monitor.
-            sample_interval: seconds between two samples.
-        """
-        self.build = build
-        self.stages: Stages = {}
-        self.done_bytes = 0
-        self._total_bytes = total_bytes
-        self._observer = observer
-        self.on_sample = on_sample
-        self.sample_interval = sample_interval
-        self._began = monotonic()
+    build: PipelineBuilder
+    total_bytes: int | None = None
+    observer: Observer | None = None
+    on_sample: Callable[[MonitorSample], None] | None = None
+    sample_interval: float = 10.0
+    stages: Stages = field(default_factory=dict)
+    done_bytes: int = 0
+    _began: float = field(default_factory=monotonic)
 
     def report_progress(self, done: int = 0) -> None:
         """Report progress to the observer. `done` is the number of bytes that the current pipeline has counted."""
-        if self._observer is not None:
-            self._observer.counting(done + self.done_bytes, self._total_bytes)
+        if self.observer is not None:
+            self.observer.counting(done + self.done_bytes, self.total_bytes)
 
     def sum(self, shards: Sequence[Shard]) -> list[Shard]:
         """Return the sums of all partitions of these shards."""
@@ -99,7 +85,7 @@ class PipelineRunner:
         # Not in an `ExitStack`, which Ctrl-C can leave in a reference cycle, with the monitor's thread still running.
         progress: AbstractContextManager[object] = nullcontext()
         samples: AbstractContextManager[object] = nullcontext()
-        if self._observer is not None:
+        if self.observer is not None:
             progress = Monitor(pipeline, PROGRESS_INTERVAL, self._on_progress, processes=False)
         if self.on_sample is not None:
             samples = Monitor(pipeline, self.sample_interval, self._on_pipeline_sample)
@@ -114,8 +100,8 @@ class PipelineRunner:
     def _on_progress(self, sample: MonitorSample) -> None:
         if "counter" in sample.stages:
             self.report_progress(sample.stages["counter"].weight_done)
-        if self._observer is not None:
-            self._observer.working(self._with_earlier(sample))
+        if self.observer is not None:
+            self.observer.working(self._with_earlier(sample))
 
     def _on_pipeline_sample(self, sample: MonitorSample) -> None:
         if self.on_sample is not None:
@@ -147,7 +133,7 @@ class PipelineBuilder:
         mergers: number of mergers.
         executor: whether the stages are processes, or threads of the calling process.
         look: looks at entries that can be read only once, if there may be any.
-        units: count their pairs or fragments instead of pre-tokens.
+        units: count cells of their pairs, or fragments, instead of pre-tokens.
     """
 
     settings: CountSettings

@@ -138,14 +138,14 @@ class CutReport:
     """How the pre-tokens were cut that superwords are learned from.
 
     Attributes:
-        pairs: distinct pairs of adjacent first-stage tokens.
-        frequent_pairs: number of these that occur at least `lowest_count` times. Pre-tokens were cut at all others.
+        cells: number of cells of pairs of adjacent first-stage tokens: all pairs with the same hash are one.
+        frequent_cells: number of these that occur at least `lowest_count` times. Pre-tokens were cut at all others.
         lowest_count: a lower bound on the counts of merges, which learning has met, or counting is repeated.
         too_high: the lowest counts that were tried before. With them there were too few merges.
     """
 
-    pairs: int
-    frequent_pairs: int
+    cells: int
+    frequent_cells: int
     lowest_count: int
     too_high: tuple[int, ...] = ()
 

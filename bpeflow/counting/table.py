@@ -150,7 +150,7 @@ class NativeTable:
         Args:
             pattern: a named pattern, or a pre-tokenizer.
             instructions: one of `native_instructions`; by default `chosen_instructions`.
-            units: count their pairs or fragments instead of pre-tokens.
+            units: count cells of their pairs, or fragments, instead of pre-tokens.
 
         Raises `ValueError` if the pattern cannot be compiled.
         """
@@ -211,11 +211,10 @@ class NativeTable:
         return size.value
 
     def shard(self, path: Path | None = None, weight: int = 1) -> Shard:
+        self.settle(weight)
         tokens, token_bytes = self._size()
         if not tokens:
             return Shard.empty()
-        if weight != 1:
-            self.settle(weight)
         data = bytearray(token_bytes + tokens * RECORD.size) if path is None else None
         target = (None, os.fsencode(path)) if path else (data and address(data), None)
         numbers, sizes = (c_uint64 * PARTITIONS)(), (c_uint64 * PARTITIONS)()

@@ -3,8 +3,11 @@
 A chunk of the second pattern is about as long as a sentence, and most chunks occur once, so their counts take nearly
 as much memory as the corpus. But most pairs of their *units*, the ids that the first stage gives them, are too rare to
 be merged. The counters therefore cut pre-tokens between the units of such pairs. What is left are *fragments*, shorter
-and with higher counts, of which those of one unit have no pair and are dropped. Source, with the proof that learning
-then yields the same merges: ``ext/count/units.hpp``.
+and with higher counts, of which those of one unit have no pair and are dropped.
+
+Which pairs are frequent is decided by *cell*. All pairs with the same 22 bits of a hash are one cell, and counted
+together: the counts take the same memory for any corpus, and a pair is at most as frequent as its cell. Source, with
+the proof that learning then yields the same merges: ``ext/count/units.hpp``.
 """
 
 from __future__ import annotations
@@ -22,17 +25,14 @@ from bpeflow._util.native import Handle, load_library
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, tokenizer_hash
 
-#: The bytes of a pair in counts: two ids.
-_PAIR = np.dtype((">u4", 2))
-
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """What native tables count instead of pre-tokens: pairs of units, or fragments. Picklable.
+    """What native tables count instead of pre-tokens: cells of pairs of units, or fragments. Picklable.
 
     Attributes:
         base: the tokenizer whose ids are the units. It encodes whole pre-tokens: its pattern is not used.
-        frequent: ``uint32[n, 2]``, the pairs at which pre-tokens are not cut; None to count all pairs.
+        frequent: ``uint32[n]``, the cells at whose pairs pre-tokens are not cut; None to count all cells.
     """
 
     base: TokenizerSpec
@@ -41,26 +41,26 @@ class Units:
     @cached_property
     def digest(self) -> str:
         """A hash of everything that the counts depend on, in hexadecimal digits."""
-        pairs = b"" if self.frequent is None else self.frequent.astype("<u4").tobytes()
-        return sha256(tokenizer_hash(self.base).encode() + pairs).hexdigest()
+        cells = b"" if self.frequent is None else self.frequent.astype("<u4").tobytes()
+        return sha256(tokenizer_hash(self.base).encode() + cells).hexdigest()
 
     @cached_property
     def handle(self) -> Handle:
         """The native units, which tables of all threads share."""
-        vocabulary, pairs = self.base.native(len(self.base.vocab.merges)), self.frequent
-        arguments = (None, 0) if pairs is None else (pairs.ctypes.data, len(pairs))
+        vocabulary, cells = self.base.native(len(self.base.vocab.merges)), self.frequent
+        arguments = (None, 0) if cells is None else (cells.ctypes.data, len(cells))
         return Handle(load_library("count"), "units", byref(vocabulary), *arguments)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"base": self.base, "frequent": self.frequent}
 
 
-def frequent_pairs(pairs: PretokenCounts, most: int, min_count: int) -> tuple[npt.NDArray[np.uint32], int]:
-    """Return the most frequent pairs among all pairs that were counted, and the lowest count among them.
+def frequent_cells(cells: PretokenCounts, most: int, min_count: int) -> tuple[npt.NDArray[np.uint32], int]:
+    """Return the most frequent cells among all that were counted, and the lowest count among them.
 
-    They are the pairs that occur as often as pair number `most`, and at least `min_count` times. If these are all,
-    so that none is cut, the lowest count is `min_count`: there are no others to be merged.
+    They are the cells that occur as often as cell number `most`, and at least `min_count` times. If these are all,
+    so that none is cut, the lowest count is `min_count`: there are no other pairs to be merged.
     """
-    lowest = max(int(pairs.counts[most - 1]) if most < len(pairs) else 0, min_count)
-    number = int(np.searchsorted(-pairs.counts, -lowest, side="right"))
-    return pairs.data[: number * _PAIR.itemsize].view(">u4").reshape(-1, 2).astype(np.uint32), lowest
+    lowest = max(int(cells.counts[most - 1]) if most < len(cells) else 0, min_count)
+    number = int(np.searchsorted(-cells.counts, -lowest, side="right"))
+    return cells.data.view(">u4")[:number].astype(np.uint32), lowest

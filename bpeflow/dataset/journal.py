@@ -155,26 +155,29 @@ def open_journal(tokens: TokenSet, fingerprint: Fingerprint | None) -> Iterator[
             opened.enter_context(closing(journal))
             journal.claim()
         remove_dead_parts(_path(tokens), lambda name: tokens.owner(name)[0] is not None)
-        if journal is None:
-            owners = count(os.getpid(), _MOST_PROCESSES)
-            owner = next(owner for owner in owners if not temporary_path(_path(tokens), owner).exists())
-            path = temporary_path(_path(tokens), owner)
-            made = make_folder(path.parent)
-            with name_errors(tokens.first, path):
-                journal = opened.enter_context(closing(Journal(path, owner, fingerprint, None)))
-            hold_part(journal._file)
+        owners = count(os.getpid(), _MOST_PROCESSES)
+        free = (owner for owner in owners if not temporary_path(_path(tokens), owner).exists())
+        owner = next(free) if journal is None else journal.owner
+        path = temporary_path(_path(tokens), owner)
+        kept = False  # Ctrl-C may come while the file is being made
         try:
+            if journal is None:
+                made = make_folder(path.parent)
+                with name_errors(tokens.first, path):
+                    journal = opened.enter_context(closing(Journal(path, owner, fingerprint, None)))
+                hold_part(journal._file)
             yield journal
         except BaseException as error:
-            if journal.kept:  # shown by Python 3.11 and later, and by the command line
+            kept = journal is not None and journal.kept
+            if kept:  # shown by Python 3.11 and later, and by the command line
                 error.__notes__ = [f"{tokens.path}: to continue, repeat this with resume=True (--resume)"]  # type: ignore[attr-defined,unused-ignore]
-            else:
-                journal.path.unlink(missing_ok=True)
+            raise
+        finally:
+            if not kept:
+                path.unlink(missing_ok=True)
                 for folder in made:
                     with suppress(OSError):  # not empty
                         folder.rmdir()
-            raise
-        journal.path.unlink(missing_ok=True)
 
 
 def refuse_to_lose(tokens: TokenSet) -> None:

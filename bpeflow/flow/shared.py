@@ -264,14 +264,16 @@ _started: list[threading.Thread] = []
 def start_threads(threads: Sequence[threading.Thread]) -> None:
     """Start threads, from a thread that Ctrl-C does not interrupt. Raises `RuntimeError` if there are too many.
 
-    `Thread.start` shares an `Event` with the new thread, which may wait for ever if that is left locked.
+    `Thread.start` shares an `Event` with the new thread, which may wait for ever if that is left locked. Threads that
+    the caller takes out of the sequence, because Ctrl-C ends the run, are not started.
     """
     started: SimpleQueue[RuntimeError | None] = SimpleQueue()
 
     def start() -> None:
-        _started[:] = [*filter(threading.Thread.is_alive, _started), *threads]
+        _started[:] = filter(threading.Thread.is_alive, _started)
         try:
             for thread in threads:
+                _started.append(thread)  # one that is never started would keep its run alive
                 thread.start()
             started.put(None)
         except RuntimeError as error:

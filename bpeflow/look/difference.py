@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.look.explanation import Explanation, Span, Token
 from bpeflow.look.vocabulary import VocabToken
-from bpeflow.tokenizer.encoder import encoded_batches
+from bpeflow.tokenizer.parallel import encoded_batches
 from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Merge
 
@@ -158,18 +159,22 @@ def compare_texts(first: Explanation, second: Explanation) -> Iterator[Block]:
 
 def compare_pretokens(first: Tokenizer, second: Tokenizer, counts: PretokenCounts) -> Iterator[PretokenDifference]:
     """Yield the pre-tokens that two tokenizers divide differently, the most frequent first."""
-    columns = (counts, counts.counts.tolist(), _divided(first, counts), _divided(second, counts))
-    for word, count, left, right in zip(*columns, strict=True):
-        if left != right:
-            yield PretokenDifference(word, count, left, right)
+    tokens = [each.vocab.decoded_tokens for each in (first, second)]
+    lengths = [np.array([*map(len, side)]) for side in tokens]
+    batches = [encoded_batches(each._encoder, counts) for each in (first, second)]
+    for (start, our_ids, our_ends), (_, their_ids, their_ends) in zip(*batches, strict=True):
+        pretoken_ends = counts.offsets[start + 1 : start + 1 + len(our_ends)] - counts.offsets[start]
+        token_ends = np.cumsum(lengths[0][our_ids]), np.cumsum(lengths[1][their_ids])
+        differing = np.searchsorted(pretoken_ends, np.setxor1d(*token_ends, assume_unique=True))
+        for number in np.unique(differing).tolist():
+            left = _part(tokens[0], our_ids, our_ends, number)
+            right = _part(tokens[1], their_ids, their_ends, number)
+            yield PretokenDifference(b"".join(left), int(counts.counts[start + number]), left, right)
 
 
-def _divided(tokenizer: Tokenizer, counts: PretokenCounts) -> Iterator[tuple[bytes, ...]]:
-    """Yield the bytes of each pre-token's tokens."""
-    tokens = tokenizer.vocab.decoded_tokens
-    for _, ids, ends in encoded_batches(tokenizer._encoder, counts):
-        for part in np.split(ids, ends[:-1]):
-            yield tuple(map(tokens.__getitem__, part.tolist()))
+def _part(tokens: Sequence[bytes], ids: NDArray[Any], ends: NDArray[np.int64], number: int) -> tuple[bytes, ...]:
+    """Return the bytes of the tokens of a pre-token, given where the ids of each end."""
+    return tuple(tokens[i] for i in ids[ends[number - 1] if number else 0 : ends[number]].tolist())
 
 
 def _ordinary_ids(tokenizer: Tokenizer) -> dict[bytes, int]:

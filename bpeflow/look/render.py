@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
+from functools import cache
 from html import escape
 from importlib import resources
 from typing import Any, NamedTuple
@@ -118,6 +119,8 @@ def to_json(value: Any) -> Any:
 
     The bytes of a token are also there as text.
     """
+    if isinstance(value, (int, str)):  # most values
+        return value
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, (list, tuple)):
@@ -127,13 +130,19 @@ def to_json(value: Any) -> Any:
     if not is_dataclass(value):
         return value
     values: dict[str, Any] = {}
-    for field in fields(value):
-        entry = getattr(value, field.name)
-        if field.name == "bytes" and isinstance(entry, bytes):
-            values |= {"text": entry.decode(errors="replace"), "hex": entry.hex()}
+    kind: Any = type(value)
+    for name in _field_names(kind):
+        entry = getattr(value, name)
+        if name == "bytes" and isinstance(entry, bytes):
+            values["text"], values["hex"] = entry.decode(errors="replace"), entry.hex()
         else:
-            values[field.name] = to_json(entry)
+            values[name] = to_json(entry)
     return values
+
+
+@cache
+def _field_names(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 def to_html(text: Text) -> str:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.look.vocabulary import VocabToken, text_tokens
+from bpeflow.look.vocabulary import VocabToken, merged_alone, text_tokens
 from bpeflow.progress import Observer
-from bpeflow.tokenizer.encoder import encoded_batches
+from bpeflow.tokenizer.parallel import encoded_batches
 from bpeflow.tokenizer.python_encoder import PretokenMerging, merge_table
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
@@ -156,7 +156,8 @@ def tokens_of_prefixes(
 
     Where each merge comes after those that make its parts, the merges of a pre-token are applied in the order of ranks.
     So a prefix of `n` merges stops before the first whose rank is `n` or more, and each token falls into the pieces
-    that it has at that point: each merge saves one token wherever it was applied.
+    that it has at that point: each merge saves one token wherever it was applied. That is once in each token that it
+    makes, and in each token that has such a token among its parts.
 
     Args:
         tokenizer: the tokenizer.
@@ -169,29 +170,37 @@ def tokens_of_prefixes(
     vocab, tokens = tokenizer.vocab, tokenizer.vocab.decoded_tokens
     left, right, made = vocab.merge_ids.astype(np.int64).T
     ranks = np.arange(len(made))
-    last = np.full(len(tokens), -1)
-    last[made] = ranks
+    first, last = np.full((2, len(tokens)), -1)
+    first[made[::-1]], last[made] = ranks[::-1], ranks
     if (np.maximum(last[left], last[right]) >= ranks).any():
         return None
-    distinct, first = np.unique(made, return_index=True)
-    first_ranks = dict(zip(distinct.tolist(), first.tolist(), strict=True))
-    merges, whole = merge_table(vocab.merge_ids), tokenizer.to_spec().whole_tokens
-    total, saved = 0, np.zeros(len(made) + 1, np.int64)
-    for token_id in np.flatnonzero(occurrences).tolist():
-        token, count = tokens[token_id], int(occurrences[token_id])
-        if token_id not in first_ranks:
-            total += count
-            continue
-        total += count * len(token)
-        steps = [rank for rank, _, _ in PretokenMerging(token, vocab.byte_ids, merges).steps()]
-        if whole:  # where the prefix has the token, it is not merged
-            steps = [rank for rank in steps if rank < first_ranks[token_id]]
-            saved[first_ranks[token_id] + 1] += count * (len(token) - 1 - len(steps))
-        for rank in steps:
-            saved[rank + 1] += count
-    is_new = np.isin(ranks, first)
-    entries = len(tokens) - tokens.count(b"") - len(first) + np.cumsum([0, *is_new])
-    return entries, total - np.cumsum(saved)
+    is_new, merges = first[made] == ranks, merge_table(vocab.merge_ids)
+
+    def steps(token_id: int) -> list[int]:
+        return [rank for rank, _, _ in PretokenMerging(tokens[token_id], vocab.byte_ids, merges).steps()]
+
+    for token_id in np.flatnonzero(first != last).tolist():  # several merges make its bytes, one of them the token
+        last[token_id] = max(steps(token_id), default=-1)
+    spec = tokenizer.to_spec()
+    saved = np.zeros(len(made) + 1, np.int64)
+    merged = occurrences.copy()
+    if spec.whole_tokens:  # where the prefix has the token, it is not merged
+        taken_whole = (first >= 0) & ((first != last) | (merged_alone(spec) != np.arange(len(tokens))))
+        for token_id in np.flatnonzero(occurrences * taken_whole).tolist():
+            count, before = occurrences[token_id], [rank for rank in steps(token_id) if rank < first[token_id]]
+            np.add.at(saved, [rank + 1 for rank in before], count)
+            saved[first[token_id] + 1] += count * (len(tokens[token_id]) - 1 - len(before))
+        merged[taken_whole] = 0
+    used = merged.tolist()  # the others are made of their parts, and these of theirs
+    ranks = ranks[last[made] == ranks][::-1]
+    columns = (ids[ranks].tolist() for ids in (left, right, made))
+    for left_id, right_id, token_id in zip(*columns, strict=True):
+        used[left_id] += used[token_id]
+        used[right_id] += used[token_id]
+    saved[ranks + 1] += np.array(used)[made[ranks]]
+    sizes = np.where(first < 0, 1, [*map(len, tokens)])
+    entries = len(tokens) - tokens.count(b"") - np.count_nonzero(is_new) + np.cumsum([0, *is_new])
+    return entries, int(occurrences @ sizes) - np.cumsum(saved)
 
 
 def prefixes(

@@ -9,8 +9,10 @@ from functools import cache
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bpeflow._util.packed import PackedBytes
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.look.render import is_incomplete
 from bpeflow.tokenizer.tokenizer import Tokenizer, new_encoder
 from bpeflow.vocab import Vocab
@@ -173,6 +175,18 @@ def reached_ids(tokenizer: Tokenizer) -> set[int]:
     return reached
 
 
+def merged_alone(spec: TokenizerSpec) -> NDArray[np.int64]:
+    """Return, for each id, the token that merging its ordinary token's bytes yields; -1 if that yields several."""
+    ordinary = spec.vocab.ordinary_tokens
+    packed = PackedBytes.of(ordinary)
+    encoder = new_encoder(replace(spec, whole_tokens=False), cache_bytes=0)
+    ids, ends = encoder.encode_pretokens(np.frombuffer(packed.data, np.uint8), packed.offsets, np.dtype(np.uint32))
+    alone = np.diff(ends, prepend=0) == 1
+    merged = np.full(len(ordinary), -1)
+    merged[alone] = ids[ends[alone] - 1]
+    return merged
+
+
 def never_tokens(tokenizer: Tokenizer) -> Iterator[NeverToken]:
     """Yield the tokens that are proved to occur in the ids of no text.
 
@@ -185,12 +199,7 @@ def never_tokens(tokenizer: Tokenizer) -> Iterator[NeverToken]:
     normalizer = tokenizer._pretokenizer.normalizer
     ordinary = spec.vocab.ordinary_tokens
     specials = set(spec.vocab.special_tokens.values())
-    packed = PackedBytes.of(ordinary)
-    encoder = new_encoder(replace(spec, whole_tokens=False), cache_bytes=0)
-    ids, ends = encoder.encode_pretokens(np.frombuffer(packed.data, np.uint8), packed.offsets, np.dtype(np.uint32))
-    alone = np.diff(ends, prepend=0) == 1
-    merged = np.full(len(ordinary), -1)
-    merged[alone] = ids[ends[alone] - 1]
+    merged = merged_alone(spec)
     for token_id, token in enumerate(spec.vocab.tokens):
         if token_id in specials:  # which may share its id with ordinary text
             token = ordinary[token_id]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain, pairwise, zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
@@ -39,6 +40,7 @@ class Unmatched(NamedTuple):
     example: str
 
 
+@dataclass(eq=False, repr=False)
 class Pretokenizer:
     r"""Splits text into pre-tokens by one or several regular expressions. Use `load_pretokenizer` to make one.
 
@@ -60,29 +62,15 @@ class Pretokenizer:
         normalizer: what callers apply to a text before they split it. It decides where a document may be cut.
     """
 
+    name: str
     regex: Pattern
+    unmatched: UnmatchedPolicy = "isolate"
+    normalizer: Normalizer = Normalizer()  # noqa: RUF009 (it is immutable)
 
-    def __init__(
-        self,
-        name: str,
-        source: Pattern,
-        unmatched: UnmatchedPolicy = "isolate",
-        normalizer: Normalizer = Normalizer(),  # noqa: B008 (it is immutable)
-    ) -> None:
-        """Initialize a pre-tokenizer.
-
-        Args:
-            name: the name of the pattern, or ``"custom"``.
-            source: the regular expression, or several.
-            unmatched: what to do with text that the regular expression does not match.
-            normalizer: what is applied to text before it is split.
-        """
-        self.name = name
-        self.regex = source
-        self.unmatched = unmatched
-        self.normalizer = normalizer
-        #: Of several expressions, each.
-        self._steps = () if isinstance(source, str) else tuple(Pretokenizer(_CUSTOM, one) for one in source)
+    @cached_property
+    def _steps(self) -> tuple[Pretokenizer, ...]:
+        """Each of several expressions."""
+        return () if isinstance(self.regex, str) else tuple(Pretokenizer(_CUSTOM, source) for source in self.regex)
 
     @cached_property
     def compiled(self) -> regex_module.Pattern[str]:

@@ -1,7 +1,7 @@
 """The JSON files of a run, with checksums: ``run.json`` is a `RunReport`, ``settings.json`` a `RecordedRun`.
 
-``merges.partial`` is a `MergeCheckpoint`: the merges learned so far. An interrupted run replays them as initial merges,
-which gives the same result on the same counts as learning without interruption.
+``merges.partial`` is a `MergeCheckpoint`: the merges learned so far. A run that resumes encodes the pre-tokens with
+them, which gives the same result on the same counts as learning without interruption.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SCHEMA_VERSION: Literal[2] = 2
 #: Seconds between two checkpoints. Longer loses more work with an interrupted run; shorter spends more time writing,
 #: a few hundredths of a second each.
 INTERVAL = 30.0
-CHECKPOINT_VERSION = 1
+CHECKPOINT_VERSION = 2
 
 #: Settings that decide which merges are learned, besides the vocabulary sizes.
 _DECIDING = ("special_tokens", "tie_break", "min_frequency", "max_token_length", "thin_rare", "special_tokens_first")
@@ -262,13 +262,14 @@ class MergeCheckpoint:
         """Whether it is time for the next checkpoint."""
         return monotonic() >= self._next
 
-    def save(self, merges: Sequence[Merge]) -> None:
-        """Write the merges learned so far, initial merges included. A failure to write is only logged."""
+    def save(self, merges: Sequence[Merge], merge_counts: Sequence[int]) -> None:
+        """Write the merges so far with their counts, initial merges included. A failure to write is only logged."""
         body = {
             "version": CHECKPOINT_VERSION,
             "settings": self._settings,
             "counts_sha256": self._digest_of_counts(),
             "merges": [[left.hex(), right.hex()] for left, right in merges],
+            "merge_counts": merge_counts,
         }
         try:
             write_json(self._path, body, indent=None)
@@ -278,8 +279,8 @@ class MergeCheckpoint:
             )
         self._next = monotonic() + INTERVAL
 
-    def load(self) -> tuple[Merge, ...]:
-        """Return the merges of the checkpoint, initial merges included; none without a checkpoint.
+    def load(self) -> tuple[list[Merge], list[int]] | None:
+        """Return the merges of the checkpoint with their counts, initial merges included; None without a checkpoint.
 
         A damaged file is ignored with a warning, as learning again costs only time. Raises `ResumeError` if the merges
         were learned from other counts, or with other settings.
@@ -288,16 +289,17 @@ class MergeCheckpoint:
             body = read_json(self._path)
             if body["version"] != CHECKPOINT_VERSION:
                 raise ValueError
-            merges = tuple((bytes.fromhex(left), bytes.fromhex(right)) for left, right in body["merges"])
+            merges = [(bytes.fromhex(left), bytes.fromhex(right)) for left, right in body["merges"]]
+            merge_counts = body["merge_counts"]
         except FileNotFoundError:
-            return ()
+            return None
         except (ValueError, KeyError, TypeError):
             log.warning("%s is damaged: learning starts over", self._path)
-            return ()
+            return None
         check_same_settings(body["settings"], self._settings, self._path)
         if body["counts_sha256"] != self._digest_of_counts():
             raise ResumeError(f"{self._path} was learned from other counts: start over with --restart")
-        return merges
+        return merges, merge_counts
 
     def _digest_of_counts(self) -> str:
         if not self._counts_digest:

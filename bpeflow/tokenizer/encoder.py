@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,6 @@ from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.tokenizer.special_tokens import SpecialTokens
 
-if TYPE_CHECKING:
-    from bpeflow.backends.base import WordCounts
-
 #: Size of the cache of merged pre-tokens, in bytes. Larger: fewer pre-tokens of a large corpus are merged again.
 #: Smaller: more of the cache stays in the processor's caches, and less memory is used.
 DEFAULT_CACHE_BYTES = 256 * 1024 * 1024
@@ -23,9 +20,6 @@ DEFAULT_CACHE_BYTES = 256 * 1024 * 1024
 #: The same for streams. Larger: a stream would exceed the 1 MB that it may use altogether. Smaller: more pre-tokens are
 #: merged again.
 STREAM_CACHE_BYTES = 256 * 1024
-
-#: Pre-tokens that are encoded at once. More: more memory, about 1 KB each. Fewer: more calls.
-_BATCH = 100_000
 
 
 class Encoder(Protocol):
@@ -81,18 +75,6 @@ class Encoder(Protocol):
 
     def with_cache(self, cache_bytes: int) -> Encoder:
         """Return an encoder of the same vocabulary with its own cache of up to `cache_bytes`."""
-
-
-def encoded_batches(
-    encoder: Encoder, pretokens: WordCounts
-) -> Iterator[tuple[int, NDArray[np.unsignedinteger], NDArray[np.int64]]]:
-    """Encode the distinct pre-tokens of a corpus in batches.
-
-    Yield the number of each batch's first pre-token, the ids, and where each pre-token ends.
-    """
-    for start in range(0, len(pretokens), _BATCH):
-        offsets = pretokens.offsets[start : start + _BATCH + 1]
-        yield start, *encoder.encode_pretokens(pretokens.data, offsets, np.dtype(np.uint32))
 
 
 def unknown_token_error(token_id: int, index: int, tokens: int) -> UnknownTokenError:

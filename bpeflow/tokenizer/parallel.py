@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from bpeflow.tokenizer.encoder import Encoder, invalid_utf8_error, text_error
 from bpeflow.tokenizer.special_tokens import SpecialTokens
 from bpeflow.tokenizer.validate import for_each
 
+if TYPE_CHECKING:
+    from bpeflow.backends.base import WordCounts
+
 #: Size of the parts that threads encode, in bytes, and the minimum for using threads at all. Smaller: the cost of
 #: starting threads weighs more. Larger: fewer texts benefit, and threads idle longer while the last part is encoded.
 PART_BYTES = 512 * 1024
@@ -29,6 +32,9 @@ PART_BYTES = 512 * 1024
 #: Largest size of the groups that many texts are divided into, in characters. Smaller: handing groups to threads weighs
 #: more, a tenth of the time at `PART_BYTES`. Larger: more memory, and threads idle longer at the end.
 GROUP_BYTES = 2 * 1024 * 1024
+
+#: Distinct pre-tokens that are encoded at once. More: more memory, about 1 KB each. Fewer: more calls.
+_BATCH = 100_000
 
 #: Number of groups for each thread, as long as neither limit is reached.
 _GROUPS_PER_THREAD = 4
@@ -91,6 +97,20 @@ def encode_texts(
     except (InvalidTextError, PatternTimeoutError, SpecialTokenError):
         for_each(encode_one, texts)  # raises it with the index
         raise
+
+
+def encoded_batches(encoder: Encoder, pretokens: WordCounts) -> Iterator[tuple[int, NDArray[Any], NDArray[np.int64]]]:
+    """Encode the distinct pre-tokens of a corpus in batches.
+
+    Yield the number of each batch's first pre-token, the ids, and where each pre-token ends.
+    """
+
+    def encode(begin: int, end: int) -> tuple[int, NDArray[Any], NDArray[np.int64]]:
+        offsets = pretokens.offsets[begin : end + 1]
+        return begin, *encoder.encode_pretokens(pretokens.data, offsets, np.dtype(np.uint32))
+
+    number = len(pretokens)
+    return in_threads([(i, min(i + _BATCH, number)) for i in range(0, number, _BATCH)], encode, None)
 
 
 def concatenate(parts: Iterable[NDArray[Any]], expected: int, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -1,9 +1,10 @@
 """The cut of superwords: counting a large corpus for the second stage in little memory.
 
 Two passes over the corpus. The first one counts the pairs of adjacent first-stage tokens in the chunks of the second
-pattern. The second one counts the fragments that are left where chunks are cut at rare pairs (`bpeflow.counting.units`,
-with the proof in ``ext/count/units.hpp``). If all merges asked for have at least the count of the rarest pair that was
-not cut, the run has proved that they are the merges of whole chunks. Otherwise it cuts again, at rarer pairs.
+pattern, by cell. The second one counts the fragments that are left where chunks are cut at rare pairs
+(`bpeflow.counting.units`, with the proof in ``ext/count/units.hpp``). If all merges asked for have at least the count
+of the rarest pair that was not cut, the run has proved that they are the merges of whole chunks. Otherwise it cuts
+again, at rarer pairs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from bpeflow.config import MergeSettings, Settings
 from bpeflow.counting.count import CorpusCounter, CorpusCounts
 from bpeflow.counting.count_files import Cut
 from bpeflow.counting.report import CutReport
-from bpeflow.counting.units import Units, frequent_pairs
+from bpeflow.counting.units import Units, frequent_cells
 from bpeflow.errors import ConfigError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, tokenizer_hash
 
@@ -77,18 +78,18 @@ class CutCounting:
 
     def count(self, corpus: CorpusCounter, *arguments: Any) -> CorpusCounts:
         """Count fragments. The arguments are those of `CorpusCounter.count`."""
-        pairs = corpus.with_units(Units(self._base)).count(*arguments)
-        if not len(pairs.counts):  # no chunk of two tokens
+        cells = corpus.with_units(Units(self._base)).count(*arguments)
+        if not len(cells.counts):  # no chunk of two tokens
             return corpus.count(*arguments)
-        frequent, lowest = frequent_pairs(pairs.counts, self._most, self._min_frequency)
+        frequent, lowest = frequent_cells(cells.counts, self._most, self._min_frequency)
         report = CutReport(
-            pairs=len(pairs.counts),
-            frequent_pairs=len(frequent),
+            cells=len(cells.counts),
+            frequent_cells=len(frequent),
             lowest_count=lowest,
             too_high=tuple(self._too_high),
         )
-        earlier = pairs.counting
-        del pairs  # much memory
+        earlier = cells.counting
+        del cells  # much memory
         log.info("superwords: cutting the corpus at pairs of tokens that occur less than %s times", f"{lowest:,}")
         counted = corpus.with_units(Units(self._base, frequent)).count(*arguments)
         counting = replace(

@@ -24,7 +24,7 @@ from bpeflow.progress import Observer, observer_for
 from bpeflow.run_dir.run_files import MergeCheckpoint
 from bpeflow.signatures import takes_settings
 from bpeflow.training.cut import settings_for_cut
-from bpeflow.training.task import learning_task
+from bpeflow.training.task import after_merges, learning_task
 from bpeflow.vocab import END_OF_DOCUMENT, Merge, Vocab
 
 if TYPE_CHECKING:
@@ -60,11 +60,11 @@ class LearnedMerges(Sequence[Merge]):
 
     Attributes:
         pairs: the merges.
-        counts: the count of each pair when it was merged; 0 for the merges of `base`, which are not learned.
+        counts: the count of each pair when it was merged; 0 for initial merges, which are not learned.
         statistics: the figures of the backend that learned them.
         wanted: merges that would have filled the vocabulary; there are fewer if no pair was left to merge.
         reuse_tokens: whether a merge whose bytes were a token already made no new token (`Vocab.build`).
-        replayed: the number of initial merges, which come first and whose counts can be anything.
+        replayed: the number of initial merges, which come first.
         resumed: the number of the others that an interrupted run had learned.
         special_tokens: the special tokens that the vocabulary has room for.
         pattern: the split pattern of the counts; None if it is unknown.
@@ -192,8 +192,8 @@ def learn_merges(
 ) -> LearnedMerges:
     """Learn the merges of a vocabulary of `vocab_size` entries: 256 bytes, the special tokens, and merges.
 
-    `initial_merges` extend a vocabulary: they are replayed in order, whatever the counts of their pairs are, and
-    learning continues from there. Continuing from merges of the same counts gives the same result as learning at once.
+    `initial_merges` extend a vocabulary: learning begins with the pre-tokens as these merges leave them. Continuing
+    from merges of the same counts gives the same result as learning at once.
 
     Args:
         counts: the result of `bpeflow.count`, or a mapping from pre-token to count.
@@ -241,33 +241,36 @@ def learn_with_settings(
 ) -> LearnedMerges:
     """Learn merges with validated settings that have a `vocab_size`; raises as `learn_merges` does.
 
-    With `base` that tokenizer is extended, and its merges are the initial ones. With `checkpoint` learning resumes from
-    the merges saved there, and saves its own at an interval.
+    With `base` that tokenizer is extended, and its merges are the initial ones, before `initial_merges`. With
+    `checkpoint` learning resumes from the merges saved there, and saves its own at an interval.
     """
     chosen, given = choose_backend(settings.backend), counts
     if counts.cut is not None:
         settings = settings_for_cut(counts.cut, settings, base)
     counts, thinned = _thinned(given, settings)
     initial_merges = base.vocab.merges if base else tuple(initial_merges)
-    earlier = checkpoint.load() if checkpoint else ()
-    task = learning_task(counts, settings, earlier or initial_merges, base)
+    pairs, pair_counts = [*initial_merges], [0] * len(initial_merges)
+    if checkpoint and (earlier := checkpoint.load()):
+        pairs, pair_counts = earlier
+    resumed = len(pairs) - len(initial_merges)
+    task = learning_task(counts, settings, base)
+    first_token = len(task.tokens)
+    task = after_merges(task, counts, pairs, base)
     warn_of_need(task.counts, len(task.tokens))
     need = describe_need(task.counts, len(task.tokens))
     with explain_memory_error("learning the merges", need), chosen.start(task) as session:
         task = replace(task, counts=given)  # the backend has its own copy
         given.unload()
-        pairs, pair_counts = _step_to_the_end(session, task, observer, checkpoint, base)
+        _step_to_the_end(session, task, first_token, pairs, pair_counts, observer or Observer(), checkpoint)
         statistics = session.statistics()
-    if task.max_tokens == len(task.tokens):  # no room for a token, so no merge was replayed either
-        pairs, pair_counts = initial_merges, (0,) * len(initial_merges)
     return LearnedMerges(
-        pairs=pairs,
-        counts=pair_counts,
+        pairs=tuple(pairs),
+        counts=tuple(pair_counts),
         statistics=statistics,
-        wanted=task.max_tokens - len(task.tokens) + (len(initial_merges) if base else 0),
+        wanted=task.max_tokens - first_token + (len(initial_merges) if base else 0),
         reuse_tokens=settings.tie_break == "huggingface",
         replayed=len(initial_merges),
-        resumed=max(len(earlier) - len(initial_merges), 0),
+        resumed=resumed,
         special_tokens=settings.special_tokens,
         pattern=counts.pattern,
         unmatched=counts.unmatched,
@@ -292,20 +295,19 @@ def _thinned(counts: PretokenCounts, settings: MergeSettings) -> tuple[PretokenC
 def _step_to_the_end(
     session: MergeSession,
     task: MergeTask,
-    observer: Observer | None,
+    first_token: int,
+    pairs: list[Merge],
+    counts: list[int],
+    observer: Observer,
     checkpoint: MergeCheckpoint | None,
-    base: TokenizerSpec | None,
-) -> tuple[tuple[Merge, ...], tuple[int, ...]]:
+) -> None:
     """Learn everything the task asks for, in steps of about `STEP_SECONDS` each.
 
-    Return the pairs and their counts, those of the tokenizer to extend first.
+    Append to the pairs and their counts. Progress is the number of tokens from `first_token` on.
     """
-    observer = observer or Observer()
-    wanted, made, step = task.max_tokens - len(task.tokens), 0, FIRST_STEP
-    observer.learning(0, wanted)
+    wanted, step = task.max_tokens - first_token, FIRST_STEP
     tokens = list(task.tokens)
-    pairs: list[Merge] = [*base.vocab.merges] if base else []
-    counts = [0] * len(pairs)
+    observer.learning(len(tokens) - first_token, wanted)
     finished = False
     while not finished:
         started = perf_counter()
@@ -315,13 +317,12 @@ def _step_to_the_end(
         finished = len(records) < step
         if perf_counter() - started < STEP_SECONDS / 2:
             step *= 2
-        made = int(records["token"].max(initial=made + len(task.tokens) - 1)) + 1 - len(task.tokens)
+        made = len(tokens) - first_token
         observer.learning(made, made if finished else wanted)
         if pairs:
             observer.merged(len(pairs), *pairs[-1], counts[-1])
         if checkpoint is not None and checkpoint.due and not finished:
-            checkpoint.save(pairs)
-    return tuple(pairs), tuple(counts)
+            checkpoint.save(pairs, counts)
 
 
 def _pairs_of(records: npt.NDArray[np.void], tokens: list[bytes]) -> list[Merge]:

@@ -1,4 +1,4 @@
-"""What learning begins with: the tokenizer to extend (`init_from`), and a task in which tokens have numbers.
+"""What learning begins with: the tokenizer to extend (`init_from`), initial merges, and a task that numbers tokens.
 
 Ties between pairs are broken by these numbers, or by bytes. Numbers do not depend on the ids in a vocabulary, also if
 it is extended: with ``smallest_ids`` byte b has number b, and with ``huggingface`` special tokens and then bytes have
@@ -9,7 +9,7 @@ trained on becomes what it would be if it had been trained to the larger size at
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -92,7 +92,8 @@ def resolve_initial(settings: Settings, base: TokenizerSpec | None = None) -> tu
     if settings.sizes:
         smallest = settings.model_copy(update={"vocab_size": settings.sizes[0]})
         try:
-            learning_task(PretokenCounts.from_items(()), smallest, base.vocab.merges, base)
+            nothing = PretokenCounts.from_items(())
+            after_merges(learning_task(nothing, smallest, base), nothing, base.vocab.merges, base)
         except (ConfigError, FormatError) as error:
             raise ConfigError(f"init_from: {path}: {error}") from None
     return settings, base
@@ -159,18 +160,10 @@ def _regex(pattern: Pattern) -> Pattern:
 # ---- the task ----
 
 
-def learning_task(
-    counts: PretokenCounts,
-    settings: MergeSettings,
-    initial_merges: Iterable[Merge] = (),
-    base: TokenizerSpec | None = None,
-) -> MergeTask:
+def learning_task(counts: PretokenCounts, settings: MergeSettings, base: TokenizerSpec | None = None) -> MergeTask:
     """Return the task of learning merges with settings that have a `vocab_size`.
 
-    A task that extends a tokenizer begins with the pre-tokens as the tokenizer encodes them (`EncodedWords`), so its
-    merges must be in an order in which replaying them would give the same tokens. A list without this order is refused.
-
-    `initial_merges` begin with those of `base`, the tokenizer to extend. Raises `ConfigError` if either does not fit.
+    With `base`, the tokenizer to extend, its tokens are numbered, too. Raises `ConfigError` if it does not fit.
     """
     vocab_size, special_tokens = settings.vocab_size or 0, settings.special_tokens
     huggingface = settings.tie_break == "huggingface"
@@ -192,7 +185,7 @@ def learning_task(
         tokens = _with_tokens_of(vocab, tokens)
         max_tokens = len(tokens) + vocab_size - len(vocab)
     superwords = settings if isinstance(settings, Settings) and settings.superwords else None
-    task = MergeTask(
+    return MergeTask(
         counts=counts,
         tokens=tokens,
         byte_ids=byte_ids,
@@ -206,9 +199,34 @@ def learning_task(
         max_search=settings.max_search,
         threads=settings.threads,
     )
-    merges = tuple(initial_merges)
-    task = replace(task, initial_merges=_number_merges(merges, task, vocab.merges if vocab else ()))
-    return replace(task, counts=_encode_words(counts, base, task)) if base is not None and len(counts) else task
+
+
+def after_merges(
+    task: MergeTask, counts: PretokenCounts, merges: Sequence[Merge], base: TokenizerSpec | None = None
+) -> MergeTask:
+    """Return what is left of a task to learn from `counts` after initial merges, which begin with those of `base`.
+
+    It begins with the pre-tokens as a tokenizer with these merges encodes them (`EncodedWords`), so they must be in an
+    order in which replaying them would give the same tokens. Every list that was learned is in this order. Raises
+    `ConfigError` for other ones, and if the vocabulary has no room for them.
+    """
+    if base is None and not merges:
+        return task
+    base = base or TokenizerSpec(Vocab.build(()))
+    of_base = base.vocab.merges
+    new = merges[len(of_base) :]
+    known = {*filter(None, task.tokens)}
+    _check_base(of_base, known)
+    _check_order(of_base, new)
+    tokens = (*task.tokens, *(left + right for left, right in new if left + right not in known))
+    if len(tokens) > task.max_tokens:
+        raise ConfigError(
+            f"vocab_size is too small: the initial merges make {format_count(len(tokens) - task.max_tokens, 'token')} "
+            "more; give a larger one, or fewer merges"
+        )
+    task = replace(task, tokens=tokens)
+    spec = replace(base, vocab=base.vocab.extend(new))
+    return replace(task, counts=_encode_words(counts, spec, task)) if len(counts) else task
 
 
 def _check_size(vocab_size: int, base: Vocab, with_special_tokens: Vocab) -> None:
@@ -221,8 +239,8 @@ def _check_size(vocab_size: int, base: Vocab, with_special_tokens: Vocab) -> Non
 
 
 def _encode_words(counts: PretokenCounts, base: TokenizerSpec, task: MergeTask) -> EncodedWords:
-    """Encode pre-tokens with the tokenizer to extend, to the numbers of its tokens in the task."""
-    from bpeflow.tokenizer.encoder import encoded_batches  # with the encoders, which only an extension needs
+    """Encode pre-tokens with a tokenizer, to the numbers of its tokens in the task."""
+    from bpeflow.tokenizer.parallel import encoded_batches  # with the encoders, which only earlier merges need
     from bpeflow.tokenizer.tokenizer import new_encoder
 
     vocab = base.vocab
@@ -254,36 +272,18 @@ def _with_tokens_of(vocab: Vocab, tokens: tuple[bytes, ...]) -> tuple[bytes, ...
     return (*tokens, *(token for token in [*not_made, *made] if token not in known))
 
 
-def _number_merges(merges: Sequence[Merge], task: MergeTask, of_base: Sequence[Merge]) -> tuple[tuple[int, int], ...]:
-    """Return the ids of initial merges. They begin with those of the tokenizer to extend, which are left out.
-
-    For the others, each part must be a byte or the result of an earlier merge, and no two merges may make the same
-    string: then every pair is complete when it is merged, and its bytes identify one token. Every list that was learned
-    is of this form.
-    """
-    reusable = {token: i for i, token in reversed([*enumerate(task.tokens)]) if token} if task.reuse_tokens else {}
-    made = {bytes([byte]): token_id for byte, token_id in enumerate(task.byte_ids)}
-    _check_base(of_base, reusable)
-    pairs = []
-    made |= {left + right: reusable[left + right] for left, right in of_base}
-    tokens = len(task.tokens)
-    for index, (left, right) in enumerate(merges[len(of_base) :], len(of_base)):
-        where = f"initial merge {index}, {left!r} {right!r}"
+def _check_order(of_base: Sequence[Merge], merges: Sequence[Merge]) -> None:
+    """Refuse merges after those of a tokenizer if no earlier merge makes a part, or one makes the same string."""
+    made = {bytes([byte]) for byte in range(256)} | {left + right for left, right in of_base}
+    for rank, (left, right) in enumerate(merges, len(of_base)):
+        where = f"initial merge {rank}, {left!r} {right!r}"
         if missing := [part for part in (left, right) if part not in made]:
             raise ConfigError(
                 f"{where}: {missing[0]!r} is not a token yet: neither a byte nor the result of an earlier merge"
             )
         if left + right in made:
             raise ConfigError(f"{where}: an earlier merge makes {left + right!r} already")
-        if tokens >= task.max_tokens:
-            raise ConfigError(
-                f"{where}: the vocabulary is full, and {len(merges) - index:,} of {len(merges):,} initial merges "
-                "are left; give a larger vocab_size, or fewer merges"
-            )
-        pairs.append((made[left], made[right]))
-        made[left + right] = reusable.get(left + right, tokens)
-        tokens += made[left + right] == tokens
-    return tuple(pairs)
+        made.add(left + right)
 
 
 def _check_base(merges: Sequence[Merge], tokens: Container[bytes]) -> None:

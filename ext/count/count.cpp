@@ -28,12 +28,12 @@ const char *bpeflow_instructions() {
     return bpeflow::instructions();
 }
 
-int bpeflow_units_new(const bpeflow_vocabulary *vocabulary, const std::uint32_t *pairs, std::uint64_t count,
+int bpeflow_units_new(const bpeflow_vocabulary *vocabulary, const std::uint32_t *cells, std::uint64_t count,
                       bpeflow_units **units) {
     if (!units) return BPEFLOW_BAD_ARGUMENT;
     *units = nullptr;
     if (!vocabulary || !bpeflow::Model::is_valid(*vocabulary)) return BPEFLOW_BAD_ARGUMENT;
-    return bpeflow::status_of([&] { *units = new bpeflow_units{{*vocabulary, pairs, count}}; });
+    return bpeflow::status_of([&] { *units = new bpeflow_units{{*vocabulary, cells, count}}; });
 }
 
 void bpeflow_units_free(bpeflow_units *units) {
@@ -76,22 +76,21 @@ int bpeflow_table_unmatched(const bpeflow_table *table, bpeflow_unmatched_text *
 
 int bpeflow_table_size(const bpeflow_table *table, std::uint64_t *tokens, std::uint64_t *bytes) {
     if (!table || !tokens || !bytes) return BPEFLOW_BAD_ARGUMENT;
-    *tokens = table->counter.table().tokens();
+    *tokens = table->counter.table().tokens() + table->counter.cells();
     *bytes = table->counter.table().bytes();
     return BPEFLOW_OK;
 }
 
 int bpeflow_table_memory(const bpeflow_table *table, std::uint64_t more, std::uint64_t *bytes) {
     if (!table || !bytes) return BPEFLOW_BAD_ARGUMENT;
-    *bytes = table->counter.table().memory(more, sizeof(bpeflow::Entry));
+    *bytes = table->counter.table().memory(more + table->counter.cells(), sizeof(bpeflow::Entry));
     return BPEFLOW_OK;
 }
 
 int bpeflow_table_settle(bpeflow_table *table, std::int64_t weight) {
     if (!table || weight < 1) return BPEFLOW_BAD_ARGUMENT;
     return bpeflow::status_of([&] {
-        bpeflow::Table &counts = table->counter.table();
-        counts.settle();
+        bpeflow::Table &counts = table->counter.settled();
         if (weight != 1) counts.multiply(weight);
     });
 }
@@ -100,8 +99,7 @@ int bpeflow_table_write(bpeflow_table *table, std::uint32_t partitions, std::uin
                         std::uint64_t *tokens, std::uint64_t *sizes) {
     if (!table || partitions == 0 || (!data && !path) || !tokens || !sizes) return BPEFLOW_BAD_ARGUMENT;
     return bpeflow::status_of([&] {
-        bpeflow::Table &counts = table->counter.table();
-        counts.settle();
+        bpeflow::Table &counts = table->counter.settled();
         const std::vector<bpeflow::Entry> entries = bpeflow::sorted(counts, partitions, tokens, sizes);
         bpeflow::write_shard(data, path, [&](const auto &reserve) { bpeflow::write_records(entries, reserve); });
     });

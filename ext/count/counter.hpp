@@ -47,7 +47,7 @@ class Counter {
   public:
     // Count pairs or fragments instead of pre-tokens if there are units.
     Counter(const Kernels &kernels, Units *units)
-        : kernels_(kernels), table_(kernels), reader_(units ? new UnitReader(*units, kernels) : nullptr) {}
+        : kernels_(kernels), table_(kernels), reader_(units ? new UnitReader(*units, kernels, table_) : nullptr) {}
 
     // Count the pre-tokens of a text, which must be valid UTF-8.
     void count(const Pattern &pattern, const std::uint8_t *text, std::size_t length) {
@@ -76,8 +76,18 @@ class Counter {
     // How much text was not matched so far, with an example.
     const bpeflow_unmatched_text &unmatched() const { return unmatched_; }
 
-    Table &table() { return table_; }
+    // Bring all counts into the table, which can be read after this, until more is counted.
+    Table &settled() {
+        if (reader_) reader_->pairs().give_to(table_);
+        table_.settle();
+        return table_;
+    }
+
+    // The table without the cells of pairs that were counted since it was settled.
     const Table &table() const { return table_; }
+
+    // The number of these cells.
+    std::size_t cells() const { return reader_ ? reader_->pairs().used() : 0; }
 
   private:
     // Count the pre-tokens between `start` and `end`. Bytes up to `readable_end` may be read.
@@ -93,9 +103,7 @@ class Counter {
 
     void add(const PretokenBatch &tokens, const std::uint8_t *readable_end) {
         if (reader_)
-            reader_->add(tokens, readable_end, [this](const PretokenBatch &batch, const std::uint8_t *batch_end) {
-                table_.count(batch, batch_end);
-            });
+            reader_->count(tokens, readable_end);
         else
             table_.count(tokens, readable_end);
     }

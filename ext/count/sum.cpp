@@ -23,11 +23,12 @@ int bpeflow_sum_new(bpeflow_table *const *tables, std::uint64_t count, std::uint
     *sum = nullptr;
     if ((!tables && count > 0) || partition >= partitions) return BPEFLOW_BAD_ARGUMENT;
     for (std::uint64_t i = 0; i < count; i++)
-        if (!tables[i] || !tables[i]->counter.table().settled()) return BPEFLOW_BAD_ARGUMENT;
+        if (!tables[i] || !tables[i]->counter.table().settled() || tables[i]->counter.cells() > 0)
+            return BPEFLOW_BAD_ARGUMENT;
     return bpeflow::status_of([&] {
         std::vector<bpeflow::Table *> summed;
         summed.reserve(count);
-        for (std::uint64_t i = 0; i < count; i++) summed.push_back(&tables[i]->counter.table());
+        for (std::uint64_t i = 0; i < count; i++) summed.push_back(&tables[i]->counter.settled());
         *sum = new bpeflow_sum{{summed, partition, partitions}};
     });
 }

@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Incremented with every change below. Python refuses a library with another number. */
-#define BPEFLOW_ABI 18
+#define BPEFLOW_ABI 19
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
@@ -135,10 +135,11 @@ BPEFLOW_API const char *bpeflow_instructions(void);
 typedef struct bpeflow_units bpeflow_units;
 
 /* Create units. Tables then count, instead of pre-tokens, the fragments that are left where pre-tokens are cut between
- * the units of each pair that is not among `pairs`: [2 * count], left and right. Fragments of one unit are left out. If
- * `pairs` is NULL, tables count all pairs of adjacent units, each as 8 bytes: left and right as big-endian numbers. On
- * success *units is a handle, otherwise NULL. */
-BPEFLOW_API int bpeflow_units_new(const bpeflow_vocabulary *vocabulary, const uint32_t *pairs, uint64_t count,
+ * the units of each pair whose cell is not among `cells`: [count]. Fragments of one unit are left out. If `cells` is NULL,
+ * tables count all pairs of adjacent units, by cell, each as 4 bytes: a big-endian number. The cell of a pair is the upper
+ * 22 bits of the 64-bit product of (left << 32 | right) and 0x9E3779B97F4A7C15. On success *units is a handle, otherwise
+ * NULL. */
+BPEFLOW_API int bpeflow_units_new(const bpeflow_vocabulary *vocabulary, const uint32_t *cells, uint64_t count,
                                   bpeflow_units **units);
 
 BPEFLOW_API void bpeflow_units_free(bpeflow_units *units);
@@ -185,7 +186,7 @@ enum { BPEFLOW_EXAMPLE = 96 };
 /* Get how much of the text a compiled pattern has not matched. The example belongs to the table. */
 BPEFLOW_API int bpeflow_table_unmatched(const bpeflow_table *table, bpeflow_unmatched_text *unmatched);
 
-/* Get the number of distinct pre-tokens and the sum of their lengths. */
+/* Get the number of distinct pre-tokens and, of a table that is settled, the sum of their lengths. */
 BPEFLOW_API int bpeflow_table_size(const bpeflow_table *table, uint64_t *tokens, uint64_t *bytes);
 
 /* Get an upper bound in bytes on the table's memory after `more` distinct pre-tokens of average length have been
@@ -193,7 +194,7 @@ BPEFLOW_API int bpeflow_table_size(const bpeflow_table *table, uint64_t *tokens,
 BPEFLOW_API int bpeflow_table_memory(const bpeflow_table *table, uint64_t more, uint64_t *bytes);
 
 /* Write the table as a shard: to `data`, or to a new file if `data` is NULL. `data` must hold the pre-tokens' bytes and
- * BPEFLOW_RECORD_SIZE more per pre-token; bpeflow_table_size gives both numbers. tokens[partitions] and sizes[partitions]
+ * BPEFLOW_RECORD_SIZE more per pre-token; bpeflow_table_size gives both numbers once the table is settled. tokens[partitions] and sizes[partitions]
  * are set to the number of records in each partition and their size. */
 BPEFLOW_API int bpeflow_table_write(bpeflow_table *table, uint32_t partitions, uint8_t *data, const char *path,
                                     uint64_t *tokens, uint64_t *sizes);
@@ -312,15 +313,12 @@ typedef struct {
     /* Upper bound on the positions in a strip (learn/corpus.h), which does not affect the result. 0 for the maximum;
      * tests lower it. */
     uint64_t max_strip_positions;
-    /* [2 * initial_merge_count]: left and right of the pairs to merge first. Both tokens must exist by then. */
-    const uint32_t *initial_merges;
-    uint64_t initial_merge_count;
 } bpeflow_merge_task;
 
 typedef struct {
     uint32_t left, right; /* the pair */
     uint32_t token;       /* the token that the merge makes */
-    int64_t count;        /* the pair's count when it was merged; can be 0 for an initial merge */
+    int64_t count;        /* the pair's count when it was merged */
 } bpeflow_merge_record;
 
 typedef struct {
@@ -336,8 +334,8 @@ typedef struct bpeflow_learner bpeflow_learner;
 /* Create a learner and count the pairs. On success *learner is a handle, otherwise NULL. */
 BPEFLOW_API int bpeflow_learner_new(const bpeflow_merge_task *task, bpeflow_learner **learner);
 
-/* Learn up to max_merges more merges into records[max_merges], the initial ones first. *learned is set to their
- * number. If it is less than max_merges, there are no more. */
+/* Learn up to max_merges more merges into records[max_merges]. *learned is set to their number. If it is less than
+ * max_merges, there are no more. */
 BPEFLOW_API int bpeflow_learner_step(bpeflow_learner *learner, uint64_t max_merges, bpeflow_merge_record *records,
                                      uint64_t *learned);
 

@@ -61,13 +61,11 @@ int bpeflow_learner_step(bpeflow_learner *learner, uint64_t max_merges, bpeflow_
     for (*learned = 0; *learned < max_merges; ++*learned) {
         bpeflow_merge_record *merge = &records[*learned];
         bool found;
-        int status = next_merge(l, scan, merge, &found);
-        if (status != BPEFLOW_OK || !found) return status;
+        if (!next_merge(l, scan, merge, &found)) return BPEFLOW_NO_MEMORY;
+        if (!found) return BPEFLOW_OK;
         double start = seconds();
-        if (merge->count > 0) {
-            const struct pair pair = *pairs_slot(&l->pairs, pair_key(merge->left, merge->right));
-            if (!merge_occurrences(l, &pair, merge, &learner->part)) return BPEFLOW_NO_MEMORY;
-        }
+        const struct pair pair = *pairs_slot(&l->pairs, pair_key(merge->left, merge->right));
+        if (!merge_occurrences(l, &pair, merge, &learner->part)) return BPEFLOW_NO_MEMORY;
         l->statistics.update_seconds += seconds() - start;
     }
     return BPEFLOW_OK;

@@ -224,14 +224,14 @@ bool merge_pair(bpeflow_learner &l, const bpeflow_merge_record &merge) {
     return good;
 }
 
-// Make the next merge. *found is whether there is one.
-int step(bpeflow_learner &l, bpeflow_merge_record &merge, bool &found) {
-    const int status = next_merge(&l, scan, &merge, &found);
-    if (status != BPEFLOW_OK || !found) return status;
+// Make the next merge; false if out of memory. *found is whether there is one.
+bool step(bpeflow_learner &l, bpeflow_merge_record &merge, bool &found) {
+    if (!next_merge(&l, scan, &merge, &found)) return false;
+    if (!found) return true;
     const double start = seconds();
-    if (merge.count > 0 && !merge_pair(l, merge)) return BPEFLOW_NO_MEMORY;
+    const bool good = merge_pair(l, merge);
     l.statistics.update_seconds += seconds() - start;
-    return BPEFLOW_OK;
+    return good;
 }
 
 } // namespace
@@ -265,8 +265,7 @@ int bpeflow_learner_step(bpeflow_learner *learner, std::uint64_t max_merges, bpe
     return bpeflow::status_of([&] {
         bool found = true;
         for (; *learned < max_merges; ++*learned) {
-            const int status = bpeflow::step(*learner, records[*learned], found);
-            if (status != BPEFLOW_OK) throw bpeflow::Failure{status};
+            if (!bpeflow::step(*learner, records[*learned], found)) throw bpeflow::Failure{BPEFLOW_NO_MEMORY};
             if (!found) return;
         }
     });

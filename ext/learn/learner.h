@@ -7,8 +7,7 @@
  * One merge walks over the list, writes the new token, and adds up the changes for each neighbour (neighbours.h). Only
  * then are the pairs looked up, once per distinct neighbour, and the new pairs' lists written.
  *
- * Pairs that can never be learned are not kept. But while initial merges are left, all pairs are kept, including those
- * that are too rare or too long, because their counts do not determine what is merged next.
+ * Pairs that can never be learned are not kept.
  *
  * Positions can be divided into strips (corpus.h). That does not affect the result: the proofs speak of the occurrences
  * within one pre-token, which are in one strip and in ascending order there, and counts are sums over all pre-tokens.
@@ -47,10 +46,8 @@ struct learner {
     struct pairs pairs;
     struct lists lists;
     struct heap heap;
-    uint32_t *initial_merges; /* [2 * initial_count]; left and right; NULL if none or after the switch to learning */
-    uint64_t initial_count, replayed;
     uint32_t max_tokens;
-    struct limits limits, learning_limits; /* in effect now; for learning, after the last initial merge */
+    struct limits limits;
     bool scan;
     bpeflow_merge_statistics statistics;
 };
@@ -234,88 +231,42 @@ static inline bool make_token(struct learner *l, bpeflow_merge_record *merge) {
     return true;
 }
 
-/* Take the next initial merge, whether or not its pair occurs. */
-static inline int take_initial(struct learner *l, bpeflow_merge_record *merge) {
-    uint32_t known = l->tokens.count;
-    merge->left = l->initial_merges[2 * l->replayed];
-    merge->right = l->initial_merges[2 * l->replayed + 1];
-    if (merge->left >= known || merge->right >= known) return BPEFLOW_BAD_ARGUMENT;
-    l->replayed++;
-    merge->count = pairs_slot(&l->pairs, pair_key(merge->left, merge->right))->count;
-    if (!make_token(l, merge)) return BPEFLOW_NO_MEMORY;
-    if (l->tokens.index && merge->token == known) tokens_enter(&l->tokens, known);
-    return BPEFLOW_OK;
-}
-
-/* Switch from initial merges to learning: remove pairs that the limits of tokens forbid from the table. Pairs that
- * are too rare are never chosen. */
-static inline void begin_to_learn(struct learner *l) {
-    free(l->initial_merges);
-    l->initial_merges = NULL;
-    l->limits = l->learning_limits;
-    for (uint64_t i = 0; i < pairs_size(&l->pairs); i++) {
-        struct pair *pair = &l->pairs.slots[i];
-        if (pair->key != 0 && !pair_allowed(l, pair->key)) pair->count = 0;
-    }
-}
-
-/* Find the next merge and make its token: an initial one while any is left, then the best pair, which `scan` finds
- * where the task asks for a scan. *found is whether there is one. */
-static inline int next_merge(struct learner *l, struct candidate (*scan)(const struct learner *),
-                             bpeflow_merge_record *merge, bool *found) {
+/* Find the best pair, with `scan` where the task asks for a scan, and make its token. *found is whether there is one. */
+static inline bool next_merge(struct learner *l, struct candidate (*scan)(const struct learner *),
+                              bpeflow_merge_record *merge, bool *found) {
     *found = l->tokens.count < l->max_tokens;
-    if (!*found) return BPEFLOW_OK;
-    if (l->replayed < l->initial_count) return take_initial(l, merge);
-    if (l->initial_merges) begin_to_learn(l);
-
+    if (!*found) return true;
     double start = seconds();
     struct candidate best;
     if (l->scan)
         best = scan(l);
     else if (!heap_best(&l->heap, &l->pairs, l->limits.min_frequency, &l->statistics.stale_pops, &best))
-        return BPEFLOW_NO_MEMORY;
+        return false;
     l->statistics.selection_seconds += seconds() - start;
     *found = best.count > 0;
-    if (!*found) return BPEFLOW_OK;
+    if (!*found) return true;
     merge->left = key_left(best.key);
     merge->right = key_right(best.key);
     merge->count = best.count;
-    return make_token(l, merge) ? BPEFLOW_OK : BPEFLOW_NO_MEMORY;
+    return make_token(l, merge);
 }
 
 /* ---- setting up ------------------------------------------------------------------------------------------------ */
-
-/* Copy the initial merges, and lift the limits until they are replayed. */
-static inline bool copy_initial_merges(struct learner *l, const bpeflow_merge_task *task) {
-    if (task->initial_merge_count == 0) return true;
-    size_t size = (size_t)task->initial_merge_count * 2 * sizeof *l->initial_merges;
-    l->initial_merges = (uint32_t *)malloc(size);
-    if (!l->initial_merges) return false;
-    memcpy(l->initial_merges, task->initial_merges, size);
-    l->initial_count = task->initial_merge_count;
-    l->limits.min_frequency = 1;
-    l->limits.max_token_length = UINT64_MAX;
-    l->limits.text.max_words = UINT64_MAX;
-    l->limits.text.colon_rule = false;
-    return true;
-}
 
 /* Copy what is needed of the task, but for the pre-tokens: corpus_lay_out stores these, then the pairs are counted. */
 static inline bool learner_init(struct learner *l, const bpeflow_merge_task *task) {
     l->max_tokens = task->max_tokens;
     l->scan = task->scan != 0;
-    l->learning_limits.min_frequency = task_lowest_count(task);
-    l->learning_limits.max_token_length = task->max_token_length ? task->max_token_length : UINT64_MAX;
-    l->learning_limits.text = task_text_rules(task);
-    l->limits = l->learning_limits;
+    l->limits.min_frequency = task_lowest_count(task);
+    l->limits.max_token_length = task->max_token_length ? task->max_token_length : UINT64_MAX;
+    l->limits.text = task_text_rules(task);
     l->heap.tokens = &l->tokens;
     l->heap.order = task->order;
     l->heap.lowest = INT64_MAX;
 #ifdef __GLIBC__
     malloc_trim(0); /* return what counting has freed to the system: 24 MB with 150 MB of multilingual text, in 3 ms */
 #endif
-    if (!copy_initial_merges(l, task) || !tokens_copy(&l->tokens, task)) return false;
-    if (!corpus_init(&l->corpus, task)) return false;
+    if (!tokens_copy(&l->tokens, task) || !corpus_init(&l->corpus, task)) return false;
     l->statistics.words = task->words;
     l->statistics.positions = l->corpus.size - task->words - 1;
     return true;
@@ -451,7 +402,7 @@ static inline int set_up_encoded(struct learner *l, const bpeflow_merge_task *ta
 
 static inline uint64_t learner_memory(const struct learner *l) {
     return corpus_memory(&l->corpus) + tokens_memory(&l->tokens) + pairs_memory(&l->pairs) + lists_memory(&l->lists) +
-           heap_memory(&l->heap) + l->initial_count * 2 * sizeof *l->initial_merges;
+           heap_memory(&l->heap);
 }
 
 static inline void learner_free(struct learner *l) {
@@ -460,7 +411,6 @@ static inline void learner_free(struct learner *l) {
     pairs_free(&l->pairs);
     lists_free(&l->lists);
     heap_free(&l->heap);
-    free(l->initial_merges);
 }
 
 #endif

@@ -159,7 +159,6 @@ static inline int task_check_words(const bpeflow_merge_task *task) {
 /* Return BPEFLOW_OK, or the status of the first rule that the task breaks. */
 static inline int task_check(const bpeflow_merge_task *task) {
     if (task->min_frequency < 1 || task->order > BPEFLOW_SMALLEST_IDS) return BPEFLOW_BAD_ARGUMENT;
-    if (task->initial_merge_count >= UINT32_MAX) return BPEFLOW_TOO_LARGE;
     int status = task_check_tokens(task);
     return status == BPEFLOW_OK ? task_check_words(task) : status;
 }

@@ -16,9 +16,8 @@ struct tokens {
     uint64_t *spans;  /* [spans_capacity]; the number of positions that each token takes; see corpus.h */
     uint8_t *bytes;   /* [bytes_capacity]; all tokens, one after another */
     uint64_t capacity, spans_capacity, bytes_capacity;
-    /* If tokens are reused: an index of the task's tokens and those of initial merges by their bytes, with open
-     * addressing. 0 is an empty slot, t + 1 is token t. Learned tokens need not be in it, as no string becomes a
-     * token twice. */
+    /* If tokens are reused: an index of the task's tokens by their bytes, with open addressing. 0 is an empty slot,
+     * t + 1 is token t. Learned tokens need not be in it, as no string becomes a token twice. */
     uint32_t *index;
     uint64_t index_size; /* a power of two, at least twice the number of tokens in the index */
 };
@@ -94,8 +93,7 @@ static inline bool tokens_copy(struct tokens *tokens, const bpeflow_merge_task *
         tokens->spans[token] = task->ids ? 1 : token_length(tokens, token);
     if (!task->reuse_tokens) return true;
 
-    uint64_t indexed = task->tokens + task->initial_merge_count;
-    for (tokens->index_size = 1024; tokens->index_size / 2 < indexed;) tokens->index_size *= 2;
+    for (tokens->index_size = 1024; tokens->index_size / 2 < task->tokens;) tokens->index_size *= 2;
     tokens->index = (uint32_t *)calloc(tokens->index_size, sizeof *tokens->index);
     if (!tokens->index) return false;
     for (uint32_t token = 0; token < task->tokens; token++) tokens_enter(tokens, token);

@@ -1,18 +1,17 @@
-"""Initial merges are replayed whatever their counts are, then all backends learn on as the naive recount does."""
+"""Learning goes on after initial merges, whatever their counts are, as the naive recount does that replays them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import Merge, naive_merges
+from oracle import naive_merges
 from tasks import (
     BYTES,
-    assert_equal_to_the_naive_recount,
     colliding,
     learn,
     limits,
@@ -30,9 +29,9 @@ from bpeflow.backends.native_backend import NativeBackend
 from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, CountOverflowError
-from bpeflow.tokenizer.python_encoder import PretokenMerging, merge_table
 from bpeflow.training.learn import learn_merges
-from bpeflow.training.task import learning_task
+from bpeflow.training.task import after_merges, learning_task
+from bpeflow.vocab import Merge
 
 
 @pytest.mark.slow
@@ -57,8 +56,9 @@ def test_resuming_after_any_merge_equals_learning_at_once(
     at_once = learn_merges(words, size, specials, **common)
     first = at_once.pairs[: round(cut * len(at_once))]
     resumed = learn_merges(words, size, specials, initial_merges=first, **common)
-    assert (resumed.pairs, resumed.counts) == (at_once.pairs, at_once.counts)
-    assert resumed.replayed == len(first)
+    assert resumed.pairs == at_once.pairs
+    assert resumed.counts == (0,) * len(first) + at_once.counts[len(first) :]
+    assert (resumed.replayed, resumed.wanted) == (len(first), at_once.wanted)
 
 
 @pytest.mark.slow
@@ -86,27 +86,8 @@ def test_merges_of_other_counts_equal_the_naive_recount(
     initial = learn_merges(others, size, specials, tie_break=tie_break, backend="python").pairs
     values = {"vocab_size": size + more, "special_tokens": specials, "tie_break": tie_break, "threads": threads}
     settings = MergeSettings(**values, **options, max_search=search)
-    task = learning_task(PretokenCounts.from_mapping(words), settings, initial)
-    assert_equal_to_the_naive_recount(backends, task, step)
-
-
-@pytest.mark.slow
-@settings(max_examples=120)
-@given(words=words(), options=options, specials=colliding, data=st.data(), merges=st.integers(0, 30))
-def test_any_initial_merges_equal_the_naive_recount(
-    backends: list[MergeBackend],
-    words: dict[bytes, int],
-    options: dict[str, object],
-    specials: tuple[bytes, ...],
-    data: st.DataObject,
-    merges: int,
-) -> None:
-    """Arbitrary lists too, with merges whose tokens never occur and whose strings other merges make again."""
-    task = with_specials(make_task(words, merges, **options), specials)
-    if not data.draw(st.booleans(), label="reuse_tokens"):
-        task = make_task(words, merges, **options)
-    task = replace(task, initial_merges=draw_initial_merges(data.draw, task, merges))
-    assert_equal_to_the_naive_recount(backends, task)
+    task = learning_task(PretokenCounts.from_mapping(words), settings)
+    assert_equal_to_their_replay(backends, task, initial, step)
 
 
 @pytest.mark.slow
@@ -115,7 +96,7 @@ def test_any_initial_merges_equal_the_naive_recount(
     words=words(), options=options, specials=colliding, data=st.data(), merges=st.integers(0, 30),
     strip=st.sampled_from([0, 2, 9]), step=st.sampled_from([1, 1000]),
 )  # fmt: skip
-def test_words_encoded_with_the_first_initial_merges_equal_their_replay(
+def test_any_initial_merges_equal_the_naive_recount(
     backends: list[MergeBackend],
     words: dict[bytes, int],
     options: dict[str, object],
@@ -125,58 +106,40 @@ def test_words_encoded_with_the_first_initial_merges_equal_their_replay(
     strip: int,
     step: int,
 ) -> None:
-    """Encoding takes the place of any number of them. The others are still replayed."""
+    """Arbitrary lists too, with merges whose tokens never occur and whose strings other merges make again."""
     task = make_task(words, merges, **options)
     if data.draw(st.booleans(), label="reuse_tokens"):
         task = with_specials(task, specials)
-    task = replace(task, initial_merges=draw_initial_merges(data.draw, task, merges))
-    expected = naive_merges(task)
-    encoded = data.draw(st.integers(0, len(task.initial_merges)), label="encoded")
-    assert naive_merges(encode_words(task, expected[:encoded])) == expected[encoded:]
-    for backend in backends:
-        divided = with_strips(backend, strip) if isinstance(backend, NativeBackend) else backend
-        assert learn(divided, encode_words(task, expected[:encoded]), step) == expected[encoded:], backend.name
+    divided = [with_strips(each, strip) if isinstance(each, NativeBackend) else each for each in backends]
+    assert_equal_to_their_replay(divided, task, draw_initial_merges(data.draw, task, merges), step)
 
 
-def encode_words(task: MergeTask, merges: list[Merge]) -> MergeTask:
-    """Return the task after its first initial merges: encode the words by rank."""
-    tokens = [*task.tokens]
-    for left, right, token, _ in merges:
-        if token == len(tokens):
-            tokens.append(tokens[left] + tokens[right])
-    table = merge_table(np.array([merge[:3] for merge in merges], np.uint32).reshape(-1, 3))
-    words = []
+def assert_equal_to_their_replay(
+    backends: list[MergeBackend], task: MergeTask, initial: Sequence[Merge], step: int = 1000
+) -> None:
+    """Compare every backend, which begins with words encoded with the initial merges, with their naive replay."""
     assert isinstance(task.counts, PretokenCounts)
-    for word in task.counts:
-        merging = PretokenMerging(word, task.byte_ids, table)
-        for _step in merging.steps():
-            pass
-        words.append([token for token in merging.ids if token is not None])
-    offsets = np.cumsum([0, *map(len, words)])
-    ids = np.array([token for word in words for token in word], np.uint32)
-    return replace(
-        task,
-        counts=EncodedWords(ids, offsets, task.counts.counts),
-        tokens=tuple(tokens),
-        initial_merges=task.initial_merges[len(merges) :],
-    )
+    rest = after_merges(task, task.counts, initial)
+    numbers = {token: number for number, token in reversed([*enumerate(rest.tokens)])}
+    replayed = naive_merges(task, [(numbers[left], numbers[right]) for left, right in initial])
+    for backend in backends:
+        assert learn(backend, rest, step) == replayed[len(initial) :], backend.name
 
 
 def draw_initial_merges(
     draw: Callable[[st.SearchStrategy[int]], int], task: MergeTask, merges: int
-) -> tuple[tuple[int, int], ...]:
+) -> tuple[Merge, ...]:
     """Join tokens at random, without making a string twice."""
-    known = {bytes([byte]): task.byte_ids[byte] for byte in b"abc\x00\xff"}
+    known = [bytes([byte]) for byte in b"abc\x00\xff"]
+    tokens = {*task.tokens}
     pairs = []
-    tokens = len(task.tokens)
     for _ in range(draw(st.integers(0, min(merges, 8)))):
-        left, right = (list(known)[draw(st.integers(0, len(known) - 1))] for _ in range(2))
-        if left + right in known or tokens >= task.max_tokens:
+        left, right = (known[draw(st.integers(0, len(known) - 1))] for _ in range(2))
+        if left + right in known or len(tokens | {left + right}) > task.max_tokens:
             continue
-        pairs.append((known[left], known[right]))
-        reused = task.reuse_tokens and left + right in task.tokens
-        known[left + right] = task.tokens.index(left + right) if reused else tokens
-        tokens += not reused
+        pairs.append((left, right))
+        known.append(left + right)
+        tokens.add(left + right)
     return tuple(pairs)
 
 
@@ -184,7 +147,7 @@ def test_a_merge_that_does_not_occur_keeps_its_rank(backend: MergeBackend) -> No
     initial = [(b"x", b"y"), (b"a", b"b"), (b"xy", b"ab")]
     learned = learn_merges({"abc": 3, "bc": 2}, 261, (), initial_merges=initial, backend=backend.name)
     assert learned.pairs == (*initial, (b"ab", b"c"), (b"b", b"c"))
-    assert learned.counts == (0, 3, 0, 3, 2)
+    assert learned.counts == (0, 0, 0, 3, 2)
     assert learned.replayed == 3
 
 
@@ -195,7 +158,7 @@ def test_limits_do_not_apply_to_initial_merges(backend: MergeBackend) -> None:
         words, 300, initial_merges=initial, backend=backend.name, min_frequency=5, max_token_length=2
     )
     assert learned.pairs == (*initial, (b"b", b"b"))
-    assert learned.counts == (6, 2, 27)
+    assert learned.counts == (0, 0, 27)
 
 
 def test_an_initial_merge_can_yield_a_special_token_in_huggingfaces_mode(backend: MergeBackend) -> None:
@@ -205,7 +168,7 @@ def test_an_initial_merge_can_yield_a_special_token_in_huggingfaces_mode(backend
         {"abcd": 2}, 258, ["ab"], initial_merges=initial, tie_break="huggingface", backend=backend.name
     )
     assert learned.pairs == tuple(initial)
-    with pytest.raises(ConfigError, match="the vocabulary is full, and 1 of 2 initial merges"):
+    with pytest.raises(ConfigError, match="vocab_size is too small: the initial merges make 1 token more"):
         learn_merges({"abcd": 2}, 258, ["ab"], initial_merges=initial, backend=backend.name)
 
 
@@ -215,21 +178,15 @@ def test_a_string_that_the_initial_merges_never_produce_is_made_by_another_merge
 ) -> None:
     """`b c` is merged before `ab c`, so the latter never occurs. Only HuggingFace's mode reuses its token."""
     task = with_specials(make_task({b"abc": 5}, 6), ()) if reuse else make_task({b"abc": 5}, 6)
-    task = replace(task, initial_merges=((98, 99), (97, 98), (257, 99)))
-    learned = learn(backend, task)
-    assert learned == naive_merges(task)
-    assert learned == [(98, 99, 256, 5), (97, 98, 257, 0), (257, 99, 258, 0), (97, 256, 258 if reuse else 259, 5)]
+    initial = [(b"b", b"c"), (b"a", b"b"), (b"ab", b"c")]
+    assert_equal_to_their_replay([backend], task, initial)
+    assert isinstance(task.counts, PretokenCounts)
+    assert learn(backend, after_merges(task, task.counts, initial)) == [(97, 256, 258 if reuse else 259, 5)]
 
 
 def test_initial_merges_that_fill_the_vocabulary_leave_nothing_to_learn(backend: MergeBackend) -> None:
     learned = learn_merges({"abc": 2}, 257, (), initial_merges=[(b"b", b"c")], backend=backend.name)
-    assert (learned.pairs, learned.counts) == (((b"b", b"c"),), (2,))
-
-
-def test_counts_of_replayed_merges_are_exact_beyond_32_bits(backend: MergeBackend) -> None:
-    words = {b"ab": 2**33, b"abc": 2**62}
-    learned = learn_merges(words, 258, (), initial_merges=[(b"b", b"c"), (b"a", b"b")], backend=backend.name)
-    assert learned.counts == (2**62, 2**33)
+    assert (learned.pairs, learned.counts) == (((b"b", b"c"),), (0,))
 
 
 @pytest.mark.parametrize(
@@ -244,7 +201,7 @@ def test_counts_of_replayed_merges_are_exact_beyond_32_bits(backend: MergeBacken
             300,
             "initial merge 3, b'a' b'bc': an earlier merge makes b'abc'",
         ),
-        ([(b"a", b"b"), (b"ab", b"c")], 257, "initial merge 1, b'ab' b'c': the vocabulary is full"),
+        ([(b"a", b"b"), (b"ab", b"c")], 257, "vocab_size is too small: the initial merges make 1 token more"),
     ],
     ids=str,
 )
@@ -265,12 +222,9 @@ def test_a_special_token_cannot_be_part_of_a_merge_before_a_merge_makes_its_stri
 def test_native_code_refuses_unknown_ids(backend: MergeBackend) -> None:
     if backend.name == "python":
         pytest.skip("the Python backend trusts its caller")
-    task = replace(make_task({b"ab": 1}, 5), initial_merges=((len(BYTES), 97),))
-    with backend.start(task) as session, pytest.raises(Exception, match=r"rules of bpeflow\.h"):
-        session.step(1)
     words = EncodedWords(np.array([97, len(BYTES)], np.uint32), np.array([0, 2]), np.array([1]))
     with pytest.raises(Exception, match=r"rules of bpeflow\.h"):
-        backend.start(replace(task, counts=words))
+        backend.start(replace(make_task({b"ab": 1}, 5), counts=words))
 
 
 @pytest.mark.parametrize(("count", "fits"), [(2**62 - 1, True), (2**62, False)])

@@ -1,9 +1,10 @@
-"""Counting pairs of units and fragments: the native tables count what the definition does, however they are fed."""
+"""Counting cells of pairs, and fragments: the native tables count what the definition does, however they are fed."""
 
 from __future__ import annotations
 
 import pickle
 import random
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,17 @@ import pytest
 from available import skip_missing
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_cut import Pair, count_pairs, cut_words
+from naive_cut import cell_of, count_cells, cut_words
+from naive_extension import encode_words
 
 import bpeflow
 from bpeflow._util.native import Handle, load_library
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.counting.count import CorpusCounter
-from bpeflow.counting.counts import PretokenCounts
+from bpeflow.counting.merger import kway_sum
+from bpeflow.counting.shards import PARTITIONS
 from bpeflow.counting.table import NativeTable
-from bpeflow.counting.units import Units, frequent_pairs
+from bpeflow.counting.units import Units, frequent_cells
 from bpeflow.errors import NativeError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.native import why_regex
@@ -49,14 +52,6 @@ def base_of(text: str, size: int, whole: list[bytes] | None = None) -> Tokenizer
     return TokenizerSpec(vocab, PATTERN, whole_tokens=whole is not None)
 
 
-def pairs_in(base: TokenizerSpec, counts: PretokenCounts) -> dict[Pair, int]:
-    tokens = base.vocab.decoded_tokens
-    ids = np.frombuffer(counts.data.tobytes(), ">u4").reshape(-1, 2).tolist()
-    return {
-        (tokens[left], tokens[right]): count for (left, right), count in zip(ids, counts.counts.tolist(), strict=True)
-    }
-
-
 def corpus_of(documents: list[str], **options: Any) -> CorpusCounter:
     values = {"input": "-", "pattern": PATTERN, "unmatched": "isolate", **options}
     return CorpusCounter(make_settings(CountSettings, values), documents=documents)
@@ -65,15 +60,14 @@ def corpus_of(documents: list[str], **options: Any) -> CorpusCounter:
 def check(base: TokenizerSpec, corpus: CorpusCounter, most: int) -> None:
     """Compare both passes with the definition."""
     words = dict(corpus.count().counts.items())
-    pairs = corpus.with_units(Units(base)).count().counts
-    expected = count_pairs(base, words)
-    assert pairs_in(base, pairs) == expected
+    cells = corpus.with_units(Units(base)).count().counts
+    expected = count_cells(base, words)
+    assert dict(cells.items()) == {cell.to_bytes(4, "big"): count for cell, count in expected.items()}
     if not expected:
         return
-    frequent, lowest = frequent_pairs(pairs, most, 1)
-    tokens = base.vocab.decoded_tokens
-    named = {(tokens[left], tokens[right]) for left, right in frequent.tolist()}
-    assert named == {pair for pair, count in expected.items() if count >= lowest}
+    frequent, lowest = frequent_cells(cells, most, 1)
+    named = set(frequent.tolist())
+    assert named == {cell for cell, count in expected.items() if count >= lowest}
     assert len(named) >= min(most, len(expected))
     units = pickle.loads(pickle.dumps(Units(base, frequent)))
     assert dict(corpus.with_units(units).count().counts.items()) == cut_words(base, words, named)
@@ -81,7 +75,7 @@ def check(base: TokenizerSpec, corpus: CorpusCounter, most: int) -> None:
 
 @settings(max_examples=60)
 @given(documents=texts, size=st.integers(256, 290), most=st.integers(1, 60), whole=st.booleans(), data=st.data())
-def test_pairs_and_fragments_are_those_of_the_definition(
+def test_cells_and_fragments_are_those_of_the_definition(
     documents: list[str], size: int, most: int, whole: bool, data: st.DataObject
 ) -> None:
     if not any(documents):
@@ -98,6 +92,32 @@ def test_pairs_and_fragments_are_those_of_the_definition(
 def test_long_chunks_take_several_look_ups(text: str) -> None:
     for size in (256, 260):
         check(base_of(text[:3000], size), corpus_of([text, text[:-1]]), 2)
+
+
+def test_pairs_with_the_same_hash_are_counted_together() -> None:
+    rng = random.Random(5)
+    base = base_of(" ".join("".join(rng.choices("abcdefgh", k=6)) for _ in range(2000)), 1500)
+    letters = [(number, token) for number, token in enumerate(base.vocab.decoded_tokens) if token.isalpha()]
+    words: dict[int, list[bytes]] = {}
+    for (left, first), (right, second) in product(letters[:200], letters):
+        words.setdefault(cell_of(left, right), []).append(first + second)
+    units = encode_words(base, {word: 1 for same in words.values() if len(same) == 2 for word in same})
+    one, two = next(same for same in words.values() if len(same) == 2 and all(len(units[word]) == 2 for word in same))
+    corpus = corpus_of([one.decode()] * 3 + [two.decode()] * 2)
+    assert corpus.with_units(Units(base)).count().counts.counts.tolist() == [5]
+    check(base, corpus, 1)
+
+
+@pytest.mark.large
+def test_cells_of_more_than_32_bits() -> None:
+    text, times = b"ab" * 4_000_000, 550
+    table = NativeTable(PATTERN, units=Units(base_of("a", 256)))
+    for _ in range(times):
+        table.count(text)
+    shard = table.shard()
+    counts = kway_sum([shard.select(range(number, number + 1)) for number in range(PARTITIONS)], 1 << 16).counts()
+    assert sorted(counts.counts.tolist()) == [3_999_999 * times, 4_000_000 * times]
+    assert 8_000_000 * times > 2**32
 
 
 def test_random_text_of_many_chunks() -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from interrupting import interrupting
 
 from bpeflow import Tokenizer
 from bpeflow.dataset import journal
@@ -240,3 +241,12 @@ def test_a_document_that_moves_to_the_next_part_is_not_lost(
     assert contents(out.parent) == contents(tmp_path / "whole")
     assert len(contents(out.parent)) > 8
     assert np.fromfile(tmp_path / "out" / "c_000000.bin", np.uint16).size < 150
+
+
+def test_ctrl_c_while_the_journal_is_made_leaves_nothing(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "hold_part", interrupting(journal.hold_part, 1, KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        encode_file(tokenizer, make_corpus(tmp_path, "txt", random.Random(1)), tmp_path / "new" / "out.bin")
+    assert not (tmp_path / "new").exists()

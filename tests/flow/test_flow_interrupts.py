@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from weakref import ref
 
 import flow_workers as w
 import pytest
@@ -21,7 +22,7 @@ import bpeflow.flow.shared
 import bpeflow.flow.stage
 import bpeflow.flow.threads
 from bpeflow.flow import Pipeline, QueueSpec, Source, Stage, map_in_threads
-from bpeflow.flow.shared import anonymous_file, owned, pipe
+from bpeflow.flow.shared import anonymous_file, owned, pipe, start_threads
 
 #: The code that runs in the calling thread while others wait for it.
 SHARED = {
@@ -167,3 +168,22 @@ def test_ctrl_c_at_random_moments_ends_endless_runs(tmp_path: Path) -> None:
     with Script(tmp_path, "-c", _INTERRUPTED, str(seed)) as script:
         output, errors = script.end()
     assert output == "all ended\n", errors
+
+
+def test_a_thread_that_is_not_started_any_more_keeps_nothing_alive() -> None:
+    """Ctrl-C may end a run while its threads are being started."""
+
+    class First(threading.Thread):
+        def start(self) -> None:
+            super().start()
+            threads.clear()
+
+    class Run:
+        def work(self) -> None: ...
+
+    run = Run()
+    alive = ref(run)
+    threads = [First(target=abs, args=(1,)), threading.Thread(target=run.work)]
+    start_threads(threads)
+    del run
+    assert alive() is None

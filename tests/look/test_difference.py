@@ -8,10 +8,11 @@ import pytest
 from adversarial import adversarial_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from naive_extension import encode_words
 
-from bpeflow import Tokenizer, count
+from bpeflow import PretokenCounts, Tokenizer, count
 from bpeflow.look.difference import compare_pretokens, compare_texts, compare_vocabs
-from bpeflow.tokenizer import encoder
+from bpeflow.tokenizer import parallel
 from bpeflow.vocab import Merge, Vocab
 
 BASE: list[Merge] = [(b"t", b"h"), (b"th", b"e"), (b"l", b"o")]
@@ -74,9 +75,26 @@ def test_blocks_are_the_shortest_with_common_ends(pair: tuple[Tokenizer, Tokeniz
         assert block.differs != same
 
 
+@settings(max_examples=50)
+@given(
+    pair=st.sampled_from(PAIRS),
+    words=st.dictionaries(st.text("thelow ", min_size=1, max_size=12).map(str.encode), st.integers(1, 3)),
+)
+def test_pretokens_that_differ_are_those_with_other_tokens(
+    pair: tuple[Tokenizer, Tokenizer], words: dict[bytes, int]
+) -> None:
+    counts = PretokenCounts.from_mapping(words)
+    sides = [encode_words(tokenizer.to_spec(), words) for tokenizer in pair]
+    expected = [(word, n, *(tuple(side[word]) for side in sides)) for word, n in counts.items()]
+    found = compare_pretokens(*pair, counts)
+    assert [(word.pretoken, word.count, word.first, word.second) for word in found] == [
+        each for each in expected if each[2] != each[3]
+    ]
+
+
 @pytest.mark.parametrize("batch", [1, 100_000])
 def test_the_most_frequent_pretokens_that_differ_come_first(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoder, "_BATCH", batch)
+    monkeypatch.setattr(parallel, "_BATCH", batch)
     counts = count(iter(["low low the the the hew"]))
     first, second = tokenizer_of(*BASE), tokenizer_of((b"h", b"e"))
     found = list(compare_pretokens(first, second, counts))[:2]

@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from naive_extension import encode_words
 from real_data import real_text_start
+from tasks import words
 
 from bpeflow import PretokenCounts, Tokenizer, count
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.look import usage as corpus_module
-from bpeflow.look.usage import count_pretokens, inspect_corpus, token_occurrences
-from bpeflow.tokenizer import encoder as encoder_module
+from bpeflow.look.usage import count_pretokens, inspect_corpus, token_occurrences, tokens_of_prefixes
+from bpeflow.tokenizer import parallel
 from bpeflow.vocab import Vocab
 
 TEXT = "low lower lowest newest widest, the thing they think; 日本 日本語\n\n" * 3 + "thither<|endoftext|>then"
@@ -81,6 +86,32 @@ def test_prefixes_of_whole_tokens_that_merging_does_not_yield(monkeypatch: pytes
     assert [prefix.tokens for prefix in prefixes] == [7, 5, 4]
 
 
+@pytest.mark.slow
+@settings(max_examples=150)
+@given(
+    words=words(), whole=st.booleans(),
+    joined=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=8),
+)  # fmt: skip
+def test_prefixes_of_any_merges_yield_what_their_tokenizers_do(
+    words: dict[bytes, int], whole: bool, joined: list[tuple[int, int]]
+) -> None:
+    """Several merges may make the same string, and some make none in any text."""
+    known, merges = [b"a", b"b", b"c"], []
+    for left, right in joined:
+        merges.append((known[left % len(known)], known[right % len(known)]))
+        known.append(b"".join(merges[-1]))
+    specs = [
+        TokenizerSpec(Vocab.build(merges[:n], reuse_tokens=True), whole_tokens=whole) for n in range(len(merges) + 1)
+    ]
+    tokenizer = Tokenizer.from_spec(specs[-1])
+    found = tokens_of_prefixes(tokenizer, token_occurrences(tokenizer, PretokenCounts.from_mapping(words)))
+    assume(found is not None)
+    entries, tokens = found
+    assert entries.tolist() == [len(spec.vocab) for spec in specs]
+    pieces = [encode_words(spec, words) for spec in specs]
+    assert tokens.tolist() == [sum(count * len(each[word]) for word, count in words.items()) for each in pieces]
+
+
 def test_merges_before_their_parts_have_no_prefixes() -> None:
     vocab = {byte: bytes([byte]) for byte in range(256)} | {256: b"abc", 257: b"ab"}
     tokenizer = Tokenizer(vocab, [(b"ab", b"c"), (b"a", b"b")])
@@ -91,7 +122,7 @@ def test_merges_before_their_parts_have_no_prefixes() -> None:
 def test_batches_add_up(trained: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = count(iter([TEXT]), "cl100k")
     whole = token_occurrences(trained, counts)
-    monkeypatch.setattr(encoder_module, "_BATCH", 3)
+    monkeypatch.setattr(parallel, "_BATCH", 3)
     assert token_occurrences(trained, counts).tolist() == whole.tolist()
 
 

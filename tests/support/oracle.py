@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 
 from bpeflow.backends.base import MergeTask
@@ -10,13 +11,13 @@ from bpeflow.backends.base import MergeTask
 Merge = tuple[int, int, int, int]  # left, right, token, count
 
 
-def naive_merges(task: MergeTask) -> list[Merge]:
+def naive_merges(task: MergeTask, initial_merges: Sequence[tuple[int, int]] = ()) -> list[Merge]:
     """Count all pairs of the current tokenization from scratch, merge the best pair everywhere, and repeat.
 
     As long as there are initial merges, the next of them is the best pair.
     """
     tokens = list(task.tokens)
-    initial = iter(task.initial_merges)
+    initial = iter(initial_merges)
     words = [(_units(task, word), count) for word, count in task.counts.items()]
     merges: list[Merge] = []
     while len(tokens) < task.max_tokens:

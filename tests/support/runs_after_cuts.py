@@ -69,8 +69,8 @@ def record(settings: dict[str, object], disk: Path) -> tuple[list[Moment], int]:
         save_segment(segment, folder)
         recorder.promised["segments"] = recorder.promised.get("segments", 0) + 1
 
-    def record_merges(merge_checkpoint: MergeCheckpoint, merges: Any) -> None:
-        save_merges(merge_checkpoint, merges)
+    def record_merges(merge_checkpoint: MergeCheckpoint, merges: Any, merge_counts: Any) -> None:
+        save_merges(merge_checkpoint, merges, merge_counts)
         recorder.promised["merges"] = len(merges)
 
     SegmentRecord.save, MergeCheckpoint.save = record_segments, record_merges  # type: ignore[method-assign]

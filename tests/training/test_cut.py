@@ -91,18 +91,18 @@ def test_the_tokenizer_is_that_of_whole_chunks(
     result = train({"input": str(corpus), "out_dir": tmp_path / "run", **SIZES, **options})
     assert_same(tmp_path / "run", whole)
     report = report_of(result)
-    assert report.too_high == () and report.frequent_pairs >= 180 and report.pairs > report.frequent_pairs
+    assert report.too_high == () and report.frequent_cells >= 180 and report.cells > report.frequent_cells
     assert result.counts.cut is not None and result.counts.cut.lowest_count == report.lowest_count
     loaded = PretokenCounts.load(tmp_path / "run" / "counts.npz")
     assert loaded == result.counts and loaded.cut == result.counts.cut
 
 
-def test_a_cut_at_too_frequent_pairs_is_repeated_and_reported(
+def test_a_cut_at_too_frequent_cells_is_repeated_and_reported(
     corpus: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cut, "PAIRS_PER_MERGE", 1 / 8)
-    monkeypatch.setattr(cut, "frequent_pairs", lambda pairs, most, least: original(pairs, int(most), least))
-    original = bpeflow.counting.units.frequent_pairs
+    monkeypatch.setattr(cut, "frequent_cells", lambda cells, most, least: original(cells, int(most), least))
+    original = bpeflow.counting.units.frequent_cells
     result = train({"input": str(corpus), "out_dir": tmp_path / "run", **SIZES})
     assert_same(tmp_path / "run", whole)
     report = report_of(result)
@@ -181,8 +181,8 @@ def test_a_repeated_cut_can_be_resumed(
     monkeypatch.setattr(cut.CutCounting, "lower", interrupting(cut.CutCounting.lower, 1, Interrupted))
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
         patch.setattr(cut, "PAIRS_PER_MERGE", 1)
-        patch.setattr(cut, "frequent_pairs", lambda pairs, most, least: original(pairs, most // 9, least))
-        original = bpeflow.counting.units.frequent_pairs
+        patch.setattr(cut, "frequent_cells", lambda cells, most, least: original(cells, most // 9, least))
+        original = bpeflow.counting.units.frequent_cells
         train({"input": str(corpus), "out_dir": tmp_path / "run", **SIZES})
     train({"out_dir": tmp_path / "run", "resume": True})
     assert_same(tmp_path / "run", whole)

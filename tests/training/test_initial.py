@@ -249,6 +249,5 @@ def test_gpt2_as_it_was_published_is_extended(tmp_path: Path) -> None:
     assert len(result.vocab) == 50_300
     assert result.merges[:50_000] == merges_of(folder)
     assert result.learned is not None
-    replayed = bpeflow.learn_merges(result.counts, 50_300, initial_merges=merges_of(folder))
-    assert (result.merges, result.learned.counts[50_000:]) == (replayed.pairs, replayed.counts[50_000:])
-    assert replayed.counts[:50_000].count(0) > 20_000
+    assert result.learned.counts[:50_000].count(0) == 50_000
+    assert min(result.learned.counts[50_000:]) > 0

@@ -40,7 +40,7 @@ def check(data: bytes) -> None:
 
 def _learn(choices: Choices) -> None:
     backend = choices.one_of([backend for backend in BACKENDS if isinstance(backend, NativeBackend)])
-    words, tokens, initial = choices.below(5), 256 + choices.below(4), choices.below(5)
+    words, tokens = choices.below(5), 256 + choices.below(4)
     text, token_data = _bytes(choices, 64), np.arange(256 + 16, dtype=np.uint8)
     offsets, counts = _offsets(choices, words, len(text)), _numbers(choices, words, np.int64)
     token_offsets = np.minimum(np.arange(tokens + 1, dtype=np.int64), len(token_data))
@@ -48,7 +48,6 @@ def _learn(choices: Choices) -> None:
     _spoil(choices, token_offsets, len(token_data))
     byte_ids = np.arange(256, dtype=np.uint32)
     _spoil(choices, byte_ids, 300)
-    pairs = _numbers(choices, 2 * initial, np.uint32, 97, 260)
     encoded = choices.flag()
     ids = _numbers(choices, len(text), np.uint32, 97, 260)
     arrays: dict[str, npt.NDArray[Any]] = {
@@ -58,7 +57,6 @@ def _learn(choices: Choices) -> None:
         "token_data": token_data,
         "token_offsets": token_offsets,
         "byte_ids": byte_ids,
-        "initial_merges": pairs,
     }
     task = native.MergeTask(
         **{name: array.ctypes.data for name, array in arrays.items()},
@@ -75,7 +73,6 @@ def _learn(choices: Choices) -> None:
         scan=choices.below(2),
         threads=choices.below(3) + 1,
         max_strip_positions=choices.below(20),
-        initial_merge_count=initial,
     )
     handle, learned = c_void_p(), c_uint64()
     records = np.empty(20, MERGE_DTYPE)

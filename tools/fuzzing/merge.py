@@ -8,11 +8,13 @@ from typing import Any
 from oracle import naive_merges  # type: ignore[import-not-found]  # in tests/support
 
 from bpeflow.backends import BACKENDS
-from bpeflow.backends.base import MergeBackend, MergeTask
+from bpeflow.backends.base import EncodedWords, MergeBackend, MergeTask
 from bpeflow.backends.native_backend import NativeBackend
 from bpeflow.backends.python_backend import PythonBackend
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import CountOverflowError, NativeError
+from bpeflow.training.task import after_merges
+from bpeflow.vocab import Merge
 from fuzzing.choices import Choices
 from fuzzing.difference import REFUSED, must_equal, outcome
 
@@ -31,16 +33,24 @@ def check(data: bytes) -> None:
     native = copy.copy(choices.one_of([backend for backend in BACKENDS if isinstance(backend, NativeBackend)]))
     native.max_strip_positions = choices.one_of((0, 1, 8, 40))
     unknown_token = choices.below(16) == 15
-    task = _make_task(choices, unknown_token)
-    case = f"{native.name}, strips of {native.max_strip_positions}, steps {steps}: {list(task.counts.items())}, {task}"
-    learned = outcome((CountOverflowError, NativeError), _learn, native, task, steps)
-    if unknown_token:
-        must_equal(f"an initial merge of an unknown token: {case}", learned, REFUSED)
+    alphabet = choices.one_of(_ALPHABETS)
+    initial = _make_initial_merges(choices, alphabet) if choices.flag() else []
+    counts = PretokenCounts.from_mapping(_make_words(choices, alphabet))
+    task = _make_task(choices, counts, len(initial))
+    rest = after_merges(task, counts, initial)
+    if unknown_token and isinstance(rest.counts, EncodedWords):
+        rest.counts.ids[choices.below(len(rest.counts.ids))] = 2**32 - 1 - choices.below(2**16)
+    case = f"{native.name}, strips of {native.max_strip_positions}, steps {steps}: {dict(counts)}, {initial}, {task}"
+    learned = outcome((CountOverflowError, NativeError), _learn, native, rest, steps)
+    if unknown_token and isinstance(rest.counts, EncodedWords):
+        must_equal(f"an unknown token: {case}", learned, REFUSED)
         return
-    python = outcome((CountOverflowError,), _learn, PythonBackend(), task, steps)
+    python = outcome((CountOverflowError,), _learn, PythonBackend(), rest, steps)
     must_equal(case, learned, python)
     if python != REFUSED:
-        must_equal(f"python, {case}", python, naive_merges(task))
+        numbers = {token: number for number, token in reversed([*enumerate(rest.tokens)])}
+        replayed = naive_merges(task, [(numbers[left], numbers[right]) for left, right in initial])
+        must_equal(f"python, {case}", python, replayed[len(initial) :])
 
 
 def _learn(backend: MergeBackend, task: MergeTask, steps: list[int]) -> list[Any]:
@@ -48,19 +58,15 @@ def _learn(backend: MergeBackend, task: MergeTask, steps: list[int]) -> list[Any
         return [merge for step in steps for merge in session.step(step).tolist()]
 
 
-def _make_task(choices: Choices, unknown_token: bool) -> MergeTask:
-    specials = tuple(dict.fromkeys(choices.one_of(_SPECIALS) for _ in range(choices.below(4))))
+def _make_task(choices: Choices, counts: PretokenCounts, initial: int) -> MergeTask:
+    reuse_tokens = choices.flag()
+    specials = tuple(dict.fromkeys(choices.one_of(_SPECIALS) for _ in range(choices.below(4)))) if reuse_tokens else ()
     tokens, first = specials + _BYTES, len(specials)
-    reuse_tokens, alphabet = choices.flag(), choices.one_of(_ALPHABETS)
-    initial: list[tuple[int, int]] = []
-    if choices.flag():
-        initial = _make_initial_merges(choices, list(tokens), [first + byte for byte in alphabet[:3]], reuse_tokens)
-    if unknown_token:
-        initial.insert(choices.below(len(initial) + 1), (first + 97, 2**32 - 1 - choices.below(2**16)))
     return MergeTask(
+        counts=counts,
         tokens=tokens,
         byte_ids=tuple(range(first, first + 256)),
-        max_tokens=len(tokens) + len(initial) + choices.below(_MAX_MERGES),
+        max_tokens=len(tokens) + initial + choices.below(_MAX_MERGES),
         order=choices.one_of(("greatest_bytes", "smallest_ids")),
         reuse_tokens=reuse_tokens,
         min_frequency=choices.one_of((1, 1, 2, 5)),
@@ -69,27 +75,19 @@ def _make_task(choices: Choices, unknown_token: bool) -> MergeTask:
         colon_rule=choices.flag(),
         max_search=choices.one_of(("heap", "scan")),
         threads=choices.below(4) + 1,
-        initial_merges=tuple(initial),
-        counts=PretokenCounts.from_mapping(_make_words(choices, alphabet)),
     )
 
 
-def _make_initial_merges(
-    choices: Choices, tokens: list[bytes], known: list[int], reuse_tokens: bool
-) -> list[tuple[int, int]]:
+def _make_initial_merges(choices: Choices, alphabet: bytes) -> list[Merge]:
     """Make merges of letters and of earlier merges, in any order, including many that counts would never lead to."""
-    pairs: list[tuple[int, int]] = []
+    merges: list[Merge] = []
+    known = [bytes([byte]) for byte in alphabet[:3]]
     for _ in range(choices.below(12)):
-        left, right = pair = choices.one_of(known), choices.one_of(known)
-        if pair in pairs:
-            continue
-        pairs.append(pair)
-        made = tokens[left] + tokens[right]
-        token = tokens.index(made) if reuse_tokens and made in tokens else len(tokens)
-        if token == len(tokens):
-            tokens.append(made)
-        known.append(token)
-    return pairs
+        left, right = choices.one_of(known), choices.one_of(known)
+        if left + right not in known:
+            merges.append((left, right))
+            known.append(left + right)
+    return merges
 
 
 def _make_words(choices: Choices, alphabet: bytes) -> dict[bytes, int]:

@@ -112,7 +112,7 @@ def prove(expected: Expected, settings: dict[str, Any], corpus: Corpus, out_dir:
         base = formats.load(out_dir / "first_stage")
     if thin := largest.thin_rare:
         found = found.thin(thin.below, thin.keep)
-    task = learning_task(found, largest, (), base)
+    task = learning_task(found, largest, base)
     if sum(map(len, counts)) * (task.max_tokens - len(task.tokens)) > NAIVE_WORK:
         return expected
     tokens = list(task.tokens)
