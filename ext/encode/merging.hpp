@@ -1,9 +1,10 @@
 // Merging one pre-token: the pair of the lowest rank first, leftmost first, until no pair merges.
 //
 // This order is the definition (GPT-2's encoder.py; tiktoken and HuggingFace do the same). There are three
-// implementations. Short pre-tokens are searched in full for each merge, which is quadratic but fastest at that size.
-// Long ones keep their pairs in a heap, O(n log n), as SentencePiece and HuggingFace tokenizers do. But as long as a merge
-// applies in many places, as in a line of dashes, it is applied to all of them in one pass.
+// implementations, by length. `merge_short` and `merge_few` search all pairs for each merge, which is quadratic but fastest
+// up to their lengths: the first closes the gap that a merge leaves, the second links tokens and searches several pairs at
+// a time. `merge_many` keeps pairs in a heap, O(n log n), as SentencePiece and HuggingFace tokenizers do. But as long as a
+// merge applies in many places, as in a line of dashes, it is applied to all of them in one pass.
 #pragma once
 
 #include "failure.hpp"
@@ -22,7 +23,7 @@ namespace bpeflow {
 
 class Merging {
   public:
-    static constexpr std::size_t SHORT = 8;
+    static constexpr std::size_t SHORT = 16;
 
     explicit Merging(const Pairs &pairs, const Kernels &kernels = KERNELS_SCALAR) : pairs_(pairs), kernels_(kernels) {}
 
@@ -34,36 +35,19 @@ class Merging {
         ids_.clear();
         const std::uint8_t *const end = bytes + length, *start = bytes;
         for (const std::uint8_t *position = bytes + 1; position < end; position++)
-            if (!pairs_.can_join(position[-1], *position)) merge_piece(std::exchange(start, position), position);
-        merge_piece(start, end);
+            if (!pairs_.can_join(position[-1], *position)) merge_bytes(std::exchange(start, position), position);
+        merge_bytes(start, end);
     }
 
-    // Merge tokens, at least two, instead of bytes.
+    // Merge tokens, at least one, instead of bytes.
     void merge(const std::uint32_t *tokens, std::size_t count) {
         ids_.clear();
-        if (count <= few)
-            merge_few(OfTokens{pairs_, tokens}, count);
-        else
-            merge_many(OfTokens{pairs_, tokens}, count);
+        merge_piece(OfTokens{pairs_, tokens}, count);
     }
 
     // Merge up to SHORT tokens in their place. Return the number of the ids that are left.
     std::size_t merge_short(std::uint32_t *ids, std::size_t count) const {
-        Merge merges[SHORT];
-        for (std::size_t i = 0; i + 1 < count; i++) merges[i] = pairs_.find(ids[i], ids[i + 1]);
-        while (count > 1) {
-            const std::size_t at = static_cast<std::size_t>(std::min_element(merges, merges + count - 1) - merges);
-            if (merges[at] == NO_MERGE) break;
-            ids[at] = made_by(merges[at]);
-            count--;
-            for (std::size_t i = at + 1; i < count; i++) {
-                ids[i] = ids[i + 1];
-                merges[i - 1] = merges[i];
-            }
-            if (at + 1 < count) merges[at] = pairs_.find(ids[at], ids[at + 1]);
-            if (at > 0) merges[at - 1] = pairs_.find(ids[at - 1], ids[at]);
-        }
-        return count;
+        return merge_short(OfTokens{pairs_, ids}, count, ids);
     }
 
     // Return whether merging these bytes yields the single token `id`.
@@ -86,7 +70,7 @@ class Merging {
     }
 
   private:
-    // The implementations break even between 32 and 256 bytes.
+    // `merge_few` and `merge_many` break even between 32 and 256 bytes.
     static constexpr std::size_t few = 128;
     static constexpr std::size_t lane = 16; // numbers to compare at a time
     static constexpr std::int32_t no_rank = INT32_MAX;
@@ -109,14 +93,40 @@ class Merging {
         Merge merge_at(std::size_t i) const { return pairs.find(tokens[i], tokens[i + 1]); }
     };
 
-    void merge_piece(const std::uint8_t *start, const std::uint8_t *end) {
-        const auto length = static_cast<std::size_t>(end - start);
-        if (length == 1)
-            ids_.push_back(pairs_.byte_id(*start));
-        else if (length <= few)
-            merge_few(OfBytes{pairs_, start}, length);
-        else
-            merge_many(OfBytes{pairs_, start}, length);
+    void merge_bytes(const std::uint8_t *start, const std::uint8_t *end) {
+        merge_piece(OfBytes{pairs_, start}, static_cast<std::size_t>(end - start));
+    }
+
+    template <typename Given> void merge_piece(const Given &given, std::size_t length) {
+        if (length <= SHORT) {
+            std::uint32_t ids[SHORT];
+            const std::size_t count = merge_short(given, length, ids);
+            ids_.insert(ids_.end(), ids, ids + count);
+        } else if (length <= few) {
+            merge_few(given, length);
+        } else {
+            merge_many(given, length);
+        }
+    }
+
+    // Write the ids to `ids`, which has room for all that is given, and may be what is given. Return their number.
+    template <typename Given> std::size_t merge_short(const Given &given, std::size_t count, std::uint32_t *ids) const {
+        Merge merges[SHORT];
+        for (std::size_t i = 0; i + 1 < count; i++) merges[i] = given.merge_at(i);
+        for (std::size_t i = 0; i < count; i++) ids[i] = given.id(i);
+        while (count > 1) {
+            const std::size_t at = static_cast<std::size_t>(std::min_element(merges, merges + count - 1) - merges);
+            if (merges[at] == NO_MERGE) break;
+            ids[at] = made_by(merges[at]);
+            count--;
+            for (std::size_t i = at + 1; i < count; i++) {
+                ids[i] = ids[i + 1];
+                merges[i - 1] = merges[i];
+            }
+            if (at + 1 < count) merges[at] = pairs_.find(ids[at], ids[at + 1]);
+            if (at > 0) merges[at - 1] = pairs_.find(ids[at - 1], ids[at]);
+        }
+        return count;
     }
 
     // Tokens stay at the positions of their first bytes. ranks[i] is that of the pair that starts at i, `no_rank` if there

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from functools import cache
-from itertools import chain
+from itertools import chain, product
 from unittest.mock import patch
 
 import numpy as np
@@ -51,6 +51,29 @@ def two_levels(
 def test_the_ids_are_those_of_merging_by_rank(vocab: Vocab, word: str, whole_tokens: bool, first: int) -> None:
     spec = TokenizerSpec(vocab, r"(?s).+", whole_tokens)
     assert two_levels(spec, first).encode(word.encode(), NO_SPECIAL_TOKENS) == merge_as_defined(word.encode(), spec)
+
+
+@pytest.mark.parametrize("units", [False, True], ids=["bytes", "units"])
+@pytest.mark.parametrize("seed", range(20))
+def test_pieces_of_each_length_are_merged_by_rank(seed: int, units: bool) -> None:
+    """Any two bytes can join, so words are not cut, and the lengths are those at which merging changes its way."""
+    choose = random.Random(seed)
+    letters = [b"a", b"b", b"c"]
+    merges = list(product(letters, letters))
+    known = {left + right for left, right in merges} | set(letters)
+    for _ in range(30):
+        left, right = (choose.choice(sorted(known)) for _ in range(2))
+        if left + right not in known:
+            known.add(left + right)
+            merges.append((left, right))
+    choose.shuffle(merges)
+    merges.insert(0, (b"x", b"y"))  # the first level, which leaves letters as they are
+    spec = spec_of(merges, r"(?s).+")
+    encoder = two_levels(spec, 1) if units else NativeEncoder(spec, 1 << 20)
+    for length in [*range(1, 20), 127, 128, 129, 130]:
+        for _ in range(5):
+            word = b"".join(choose.choices(letters, k=length))
+            assert encoder.encode(word, NO_SPECIAL_TOKENS) == merge_as_defined(word, spec), (seed, word)
 
 
 @pytest.mark.slow
