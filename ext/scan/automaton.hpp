@@ -91,7 +91,11 @@ class Automaton {
         PAIR_RARE = PAIR_PIECE_BEFORE_PREVIOUS | PAIR_ATTEMPT_BEFORE_PREVIOUS | PAIR_ONE_BY_ONE,
     };
     // Flags of a configuration of the transducer.
-    enum : std::uint8_t { IN_GAP = 1, FRESH = 2 }; // FRESH: an attempt starts at the next character
+    enum : std::uint8_t {
+        IN_GAP = 1,
+        FRESH = 2, // an attempt starts at the next character
+        LOOPS = 4, // words for which `is_looped` change nothing
+    };
 
     struct Class {
         std::uint32_t number;
@@ -141,7 +145,12 @@ class Automaton {
 
     // The transducer. A configuration is the index of its row.
     std::size_t after_gap() const { return after_gap_; }
-    std::uint8_t info(std::size_t config) const { return info_[config / row_]; }
+    std::uint8_t info(std::size_t config) const { return pair_flags_[config + row_ - 1]; }
+    bool has_loops() const { return has_loops_; }
+    // Return whether a configuration that `LOOPS` passes over all bytes of a word.
+    bool is_looped(std::uint64_t word) const {
+        return ((word | ((word + reach_least_) & ~(word + pass_greatest_))) & EACH * 128) == 0;
+    }
     const std::uint16_t *moves() const { return moves_.data(); }
     const std::uint8_t *flags() const { return flags_.data(); }
     const std::uint16_t *pair_moves() const { return pair_moves_.data(); }
@@ -150,6 +159,9 @@ class Automaton {
     const std::uint16_t *second_of_pair() const { return second_of_pair_; }
 
   private:
+    static constexpr std::uint64_t EACH = 0x0101010101010101u;
+    static constexpr unsigned MOST_STOPS = 16;
+
     static void require(bool sound) {
         if (!sound) throw Failure{BPEFLOW_BAD_ARGUMENT};
     }
@@ -186,10 +198,9 @@ class Automaton {
         }
         for (unsigned byte = 0; byte < 128; byte++)
             first_of_pair_[byte] = static_cast<std::uint16_t>(second_of_pair_[byte] * ascii.size());
-        row_ = std::max(ascii.size() * ascii.size(), std::size_t{columns_});
+        row_ = std::max(ascii.size() * ascii.size(), std::size_t{columns_}) + 1; // the last column is that of `info`
         const std::size_t size = given.configs * row_;
         if (size == 0 || size >= 1 << 16) return; // the automaton alone does it
-        info_.assign(given.info, given.info + given.configs);
         after_gap_ = given.gap_start * row_;
         moves_.resize(size);
         flags_.resize(size);
@@ -206,6 +217,30 @@ class Automaton {
             for (std::size_t first = 0; first < ascii.size(); first++)
                 for (std::size_t second = 0; second < ascii.size(); second++)
                     set_pair(config + first * ascii.size() + second, config + ascii[first], ascii[second]);
+        for (std::size_t config = 0; config < given.configs; config++)
+            pair_flags_[(config + 1) * row_ - 1] = static_cast<std::uint8_t>(given.info[config] & (IN_GAP | FRESH));
+        find_loops();
+    }
+
+    // Most published patterns of several steps begin with one that looks for digits or for characters beyond ASCII. It
+    // stays in a configuration for long, until a character in a small range comes.
+    void find_loops() {
+        unsigned least = 128, greatest = 127; // of the characters that stop a loop; none yet
+        for (std::size_t config = 0; config < moves_.size(); config += row_) {
+            unsigned first = least, last = least < 128 ? greatest : 0;
+            for (unsigned byte = 0; byte < 128; byte++) {
+                const std::size_t transition = config + ascii_[byte];
+                if (moves_[transition] == config && flags_[transition] == 0) continue;
+                first = std::min(first, byte);
+                last = std::max(last, byte);
+            }
+            if (first < 128 && last - first >= MOST_STOPS) continue;
+            pair_flags_[config + row_ - 1] |= LOOPS;
+            has_loops_ = true;
+            if (first < 128) least = first, greatest = last;
+        }
+        reach_least_ = EACH * (128 - least);
+        pass_greatest_ = EACH * (127 - greatest);
     }
 
     void set_pair(std::size_t pair, std::size_t first, std::size_t second) {
@@ -234,8 +269,10 @@ class Automaton {
     std::vector<std::uint8_t> cuts_;
     std::vector<std::uint32_t> next_;
     std::size_t row_ = 0, after_gap_ = 0;
-    std::vector<std::uint8_t> info_, flags_, pair_flags_;
+    std::vector<std::uint8_t> flags_, pair_flags_;
     std::vector<std::uint16_t> moves_, pair_moves_;
+    bool has_loops_ = false;
+    std::uint64_t reach_least_ = 0, pass_greatest_ = 0; // added to a byte, they reach 128 from a stop on, and beyond it
     std::uint16_t first_of_pair_[128] = {}, second_of_pair_[128] = {}; // their sum is the column of a pair
 };
 

@@ -163,6 +163,24 @@ def test_a_gap_may_begin_and_end_in_one_transition() -> None:
         assert_same(load_pretokenizer(r"\s(?!')|\P{L}++中+", unmatched), "\x00\nR,GGGG\x00\nR,GGGG")
 
 
+@pytest.mark.parametrize(
+    "stops", ["0-9", "\0", "\x7f", "\0-\x0f", "p-\x7f", "a", "a-p", "a-q", "ac-e", "\0\x7f", "é"], ids=ascii
+)
+def test_runs_of_ascii_are_cut_as_by_regex(stops: str) -> None:
+    """Words of 8 bytes that change nothing are passed over, but none with one of the characters that matter."""
+    chance = randomness()
+    near = ["\0", "\x7f", "é", "中"] + [chr(ord(one) + by) for one in stops for by in (-1, 0, 1) if ord(one) + by >= 0]
+    rests = ["", f"|[^{stops}]+", "|é", "+", f"{{2}}|[^{stops}]"]
+    for unmatched in POLICIES:
+        source = f"[{stops}]{chance.choice(rests)}"
+        splitter, steps = load_pretokenizer(source, unmatched), load_pretokenizer([source, "[a-z]+"], unmatched)
+        assert why_not_compiled(splitter) is None
+        for _ in range(20):
+            text = "".join(chance.choice("oz~ \x1f") * chance.randrange(30) + chance.choice(near) for _ in range(6))
+            assert_same(splitter, text)
+            assert_same(steps, text)
+
+
 # ---- patterns that read the same text again and again
 
 
