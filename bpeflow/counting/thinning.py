@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bpeflow._util import native
+from bpeflow._util.packed import take_strings
 from bpeflow.counting.shards import MAX_COUNT
 from bpeflow.errors import CountOverflowError, NativeUnavailableError
 
@@ -25,9 +26,6 @@ BASE = 0x9E3779B97F4A7C15
 
 #: Bytes that are hashed at a time. Their temporary arrays, 32 bytes for each, fit into the L2 cache.
 _BLOCK = 1 << 15
-
-#: Pre-tokens that are copied at a time, to bound the memory of temporary arrays.
-_STEP = 1 << 17
 
 
 def pretoken_hashes(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
@@ -113,8 +111,7 @@ def thin(
         raise CountOverflowError(f"thin_rare: the count of pre-token {token!r} times {one_in} does not fit 64 bits")
     rare *= one_in
     order = canonical_order(table.data, table.offsets[kept], table.offsets[kept + 1], counts)
-    data, offsets = _copied(table, kept[order])
-    return data, offsets, counts[order]
+    return *take_strings(table.data, table.offsets, kept[order]), counts[order]
 
 
 def canonical_order(
@@ -133,18 +130,3 @@ def canonical_order(
         tokens = [data[start:end].tobytes() for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
         order[:] = sorted(range(len(counts)), key=lambda index: (-counts[index], tokens[index]))
     return order
-
-
-def _copied(table: WordCounts, words: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Return the bytes and the offsets of these pre-tokens, in this order."""
-    starts = table.offsets[words]
-    lengths = table.offsets[words + 1] - starts
-    offsets = np.zeros(len(words) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    data = np.empty(offsets[-1], dtype=np.uint8)
-    for begin in range(0, len(words), _STEP):
-        part = slice(begin, min(begin + _STEP, len(words)))
-        first, last = offsets[part.start], offsets[part.stop]
-        moved = np.repeat(starts[part] - offsets[part], lengths[part])
-        data[first:last] = table.data[moved + np.arange(first, last)]
-    return data, offsets

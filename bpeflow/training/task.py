@@ -51,7 +51,7 @@ def split_off_tokenizer(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], T
 def resolve_initial(settings: Settings, base: TokenizerSpec | None = None) -> tuple[Settings, TokenizerSpec | None]:
     """Return the tokenizer to extend, and the settings with its pattern and special tokens.
 
-    A pattern that the settings give must be the tokenizer's, but CS336's pickles and GPT-2's two files alone have none,
+    A pattern that the settings give must be the tokenizer's, but GPT-2's two files and ranks alone have none,
     so it may be given for them. The tokenizer's special tokens follow those that the settings give, which are new or
     its own. The first one, which separates documents, is a token of its that ends texts, unless the settings name one
     or a special token of its. Without `base` the tokenizer is read from `init_from`. Raises `ConfigError` if it does
