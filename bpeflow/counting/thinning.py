@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
 from bpeflow._util import native
 from bpeflow._util.packed import take_strings
@@ -28,7 +28,7 @@ BASE = 0x9E3779B97F4A7C15
 _BLOCK = 1 << 15
 
 
-def pretoken_hashes(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+def pretoken_hashes(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Return the hash of each pre-token, evenly distributed over 64 bits.
 
     With the bytes b0, b1, … of a pre-token, it is the polynomial (b0 + 1) + (b1 + 1) B + (b2 + 1) B² + … modulo 2^64,
@@ -60,14 +60,14 @@ def pretoken_hashes(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64])
     return _mixed(hashes)
 
 
-def _powers(base: int, number: int) -> npt.NDArray[np.uint64]:
+def _powers(base: int, number: int) -> NDArray[np.uint64]:
     """Return the powers of `base` modulo 2^64, from the 0th on."""
     factors = np.full(number, base, dtype=np.uint64)
     factors[0] = 1
     return np.cumprod(factors)
 
 
-def _mixed(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _mixed(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Mix the bits of each number in place, one to one, so that its upper bits depend on all of them."""
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         hashes ^= hashes >> np.uint64(shift)
@@ -93,9 +93,7 @@ class Thinned:
     kept_positions: int
 
 
-def thin(
-    table: WordCounts, below: int, one_in: int
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def thin(table: WordCounts, below: int, one_in: int) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
     """Return the arrays of a table in which counts below `below` are thinned, in canonical order.
 
     Raises:
@@ -115,11 +113,11 @@ def thin(
 
 
 def canonical_order(
-    data: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.int64],
-    ends: npt.NDArray[np.int64],
-    counts: npt.NDArray[np.int64],
-) -> npt.NDArray[np.int64]:
+    data: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    counts: NDArray[np.int64],
+) -> NDArray[np.int64]:
     """Return the indices of pre-tokens in canonical order. Pre-token `i` is `data[starts[i]:ends[i]]`."""
     order = np.empty(len(counts), dtype=np.int64)
     arrays = [np.ascontiguousarray(array) for array in (data, starts, ends, counts)]

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
 from bpeflow._util.byte_level import mergeable_bytes
 from bpeflow._util.text import Pattern, format_count
@@ -255,8 +255,8 @@ def _encode_words(counts: PretokenCounts, base: TokenizerSpec, task: MergeTask) 
     if counts.cut is not None:  # a fragment can be equal to a token that only a whole pre-token becomes
         base = replace(base, whole_tokens=False)
     encoder = new_encoder(base, cache_bytes=0)  # no pre-token occurs twice
-    ids: list[npt.NDArray[np.uint32]] = []
-    lengths: list[npt.NDArray[np.int64]] = []
+    ids: list[NDArray[np.uint32]] = []
+    lengths: list[NDArray[np.int64]] = []
     for _, found, ends in encoded_batches(encoder, counts):
         ids.append(number_of_id[found])
         lengths.append(np.diff(ends, prepend=0))
