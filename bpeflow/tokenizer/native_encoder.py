@@ -30,7 +30,6 @@ from bpeflow.errors import InvalidTextError, UnmatchedTextError, explain_memory_
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.native import chosen_instructions, new_pattern
 from bpeflow.pretokenize.patterns import Utf8
-from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.tokenizer.encoder import (
     DEFAULT_CACHE_BYTES,
     EncodedTexts,
@@ -95,7 +94,7 @@ class NativeEncoder:
         """
         self._spec = spec
         self._library = load_library("encode")
-        self._pretokenizer = load_pretokenizer(spec.pattern, spec.unmatched, spec.normalizer)
+        self._pretokenizer = spec.pretokenizer
         self._pattern = new_pattern("encode", self._pretokenizer)
         self._instructions = instructions or chosen_instructions()
         self._model = model or new_model(spec, first_level(spec))

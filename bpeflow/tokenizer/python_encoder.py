@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from bpeflow.errors import UnmatchedTextError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.patterns import Utf8
-from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, EncodedTexts, IdArray, text_error, unknown_token_error
 from bpeflow.tokenizer.special_tokens import SpecialTokens
 
@@ -100,7 +99,7 @@ class PythonEncoder:
         """Prepare a vocabulary. Raises `FormatError` if a byte, or a part or the result of a merge, has no id."""
         vocab = spec.vocab
         self._spec = spec
-        self._pretokenizer = load_pretokenizer(spec.pattern, spec.unmatched, spec.normalizer)
+        self._pretokenizer = spec.pretokenizer
         self._byte_ids = vocab.byte_ids
         self._merges = merge_table(vocab.merge_ids)
         self._whole = {token: i for i, token in enumerate(vocab.ordinary_tokens) if token} if spec.whole_tokens else {}

@@ -20,7 +20,6 @@ from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, unknown
 from bpeflow.errors import ConfigError, InputTypeError, NativeUnavailableError, SpecialTokenError, UnknownTokenError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens, tokenizer_hash
 from bpeflow.pretokenize.patterns import Utf8
-from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer
 from bpeflow.signatures import takes_settings
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, EncodedTexts, Encoder
 from bpeflow.tokenizer.native_encoder import NativeEncoder
@@ -143,7 +142,7 @@ class Tokenizer:
         self._control = SpecialTokenControl(spec.vocab.special_tokens)
         self._encoder = new_encoder(spec, encoder, cache_bytes)
         self._stream_encoder = self._encoder.with_cache(min(cache_bytes, STREAM_CACHE_BYTES))
-        self._pretokenizer = load_pretokenizer(spec.pattern, spec.unmatched, spec.normalizer)
+        self._pretokenizer = spec.pretokenizer
         self._every_special = self._control.every
         self._tokens = len(spec.vocab)
         self._dtype = smallest_dtype(self._tokens)
@@ -417,13 +416,8 @@ class Tokenizer:
         """Return what a tokenizer file can hold: the vocabulary, the pattern, `whole_tokens` and the normalizer."""
         return self._spec
 
-    def __reduce__(self) -> tuple[Callable[..., Self], tuple[TokenizerSpec, Pretokenizer]]:
-        return partial(type(self)._load_pickled, **self._options), (self._spec, self._pretokenizer)
-
-    @classmethod
-    def _load_pickled(cls, spec: TokenizerSpec, _: Pretokenizer, **options: Any) -> Self:
-        """Load a tokenizer after its pre-tokenizer, with which the tables of the pattern come to this process."""
-        return cls.from_spec(spec, **options)
+    def __reduce__(self) -> tuple[Callable[..., Self], tuple[TokenizerSpec]]:
+        return partial(type(self).from_spec, **self._options), (self._spec,)
 
     # ---- vocabulary ----
 

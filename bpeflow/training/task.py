@@ -71,8 +71,7 @@ def resolve_initial(settings: Settings, base: TokenizerSpec | None = None) -> tu
     if "normalizer" in given and base.normalizer != settings.normalizer:
         its, here = (", ".join(names) or "none" for names in (base.normalizer, settings.normalizer))
         raise ConfigError(f"init_from: the normalizer of {path} is {its}, and here it is {here}: leave it out")
-    custom = load_pretokenizer(base.pattern).custom
-    if custom and "unmatched" in given and settings.unmatched != base.unmatched:
+    if base.pretokenizer.custom and "unmatched" in given and settings.unmatched != base.unmatched:
         raise ConfigError(
             f"init_from: in {path} unmatched is {base.unmatched}, and here it is {settings.unmatched}: leave it out"
         )
