@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util import native
+from bpeflow._util.packed import PackedBytes
 from bpeflow.backends.base import MERGE_DTYPE, EncodedWords, MergeStatistics, MergeTask
 from bpeflow.errors import NativeError, NativeUnavailableError
 
@@ -145,22 +146,20 @@ def _native_task(
     task: MergeTask, threads: int, max_strip_positions: int
 ) -> tuple[native.MergeTask, list[NDArray[Any]]]:
     """Return the task as the header's struct, and the arrays that it points into, which must outlive the call."""
-    token_offsets = np.zeros(len(task.tokens) + 1, dtype=np.int64)
-    np.cumsum([len(token) for token in task.tokens], out=token_offsets[1:])
-    words = task.counts
+    words, tokens = task.counts, PackedBytes.of(task.tokens)
     units = {"ids": words.ids} if isinstance(words, EncodedWords) else {"data": words.data}
     arrays: dict[str, NDArray[Any]] = {
         **{name: np.ascontiguousarray(array) for name, array in units.items()},
-        "offsets": np.ascontiguousarray(task.counts.offsets),
-        "counts": np.ascontiguousarray(task.counts.counts),
-        "token_data": np.frombuffer(b"".join(task.tokens), dtype=np.uint8),
-        "token_offsets": token_offsets,
+        "offsets": np.ascontiguousarray(words.offsets),
+        "counts": np.ascontiguousarray(words.counts),
+        "token_data": np.frombuffer(tokens.data, dtype=np.uint8),
+        "token_offsets": tokens.offsets,
         "byte_ids": np.array(task.byte_ids, dtype=np.uint32),
     }
     native_task = native.MergeTask(
         **{name: array.ctypes.data for name, array in arrays.items()},
-        words=len(task.counts),
-        tokens=len(task.tokens),
+        words=len(words),
+        tokens=len(tokens),
         max_tokens=task.max_tokens,
         min_frequency=task.min_frequency,
         max_token_length=task.max_token_length or 0,

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util.atomic import atomic_path
+from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy
 from bpeflow.counting.count_files import Cut, NpzContent, explain_npz_errors, read_npz, read_tsv, write_npz, write_tsv
 from bpeflow.counting.shards import MAX_COUNT
@@ -141,12 +142,9 @@ class PretokenCounts(Mapping[bytes, int]):
             raise CountOverflowError(f"the count of pre-token {ordered[0][0]!r} does not fit 64 bits")
         if ordered and ordered[-1][1] < 1:
             raise FormatError(f"the count of pre-token {ordered[-1][0]!r} is below 1")
-        lengths = np.fromiter((len(token) for token, _ in ordered), dtype=np.int64, count=len(ordered))
-        offsets = np.zeros(len(ordered) + 1, dtype=np.int64)
-        np.cumsum(lengths, out=offsets[1:])
-        counts = np.fromiter((count for _, count in ordered), dtype=np.int64, count=len(ordered))
-        data = np.frombuffer(b"".join(token for token, _ in ordered), dtype=np.uint8)
-        return cls(data, offsets, counts)
+        tokens = PackedBytes.of([token for token, _ in ordered])
+        counts = np.fromiter((count for _, count in ordered), np.int64, len(ordered))
+        return cls(np.frombuffer(tokens.data, np.uint8), tokens.offsets, counts)
 
     @classmethod
     def from_mapping(cls, counts: Mapping[bytes, int] | Mapping[str, int]) -> PretokenCounts:
