@@ -80,3 +80,55 @@ def test_devices_and_folders_where_files_belong_are_errors(
     assert main([*arguments, *(["--out_dir", "made"] if "260" in arguments else [])]) == 2
     assert capsys.readouterr().err.splitlines()[-1].startswith(f"bpeflow: {message}")
     assert not Path("made").exists()
+
+
+LONG, VERY_LONG = "a" * 240, "a" * 260
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["encode", "--tokenizer", "t", "--input", "broken", "--out", f"{LONG}.bin"], f"{LONG}.bin"),
+        (["encode", "--tokenizer", "t", "--input", "broken", "--out", f"{LONG}.npy", "--index"], f"{LONG}.npy"),
+        (
+            ["encode", "--tokenizer", "t", "--input", "broken", "--out", f"{LONG}.bin", "--shard_tokens", "9"],
+            f"{LONG}_000000.bin",
+        ),
+        (["decode", "--tokenizer", "t", "--input", "ids.bin", "--out", f"{LONG}.txt"], f"{LONG}.txt"),
+        (["convert", "t", f"{LONG}.json"], f"{LONG}.json"),
+        (["convert", "t", f"{LONG}.tiktoken"], f"{LONG}.tiktoken.json"),
+        (["convert", "t", f"{LONG[:-8]}.tiktoken"], f"{LONG[:-8]}.tiktoken.json"),  # only the sidecar's is too long
+        (["counts", "nothing.npz", f"{LONG}.tsv"], f"{LONG}.tsv"),
+        (["report", "nothing", "--out", f"{LONG}.html"], f"{LONG}.html"),
+        (["show", "nothing", "text", "--html", f"{LONG}.html"], f"{LONG}.html"),
+        (["evaluate", "--tokenizer", "nothing", "--input", "broken", "--json", f"{LONG}.json"], f"{LONG}.json"),
+        (["compare", "--counts", "nothing", "--vocab_size", "300", "--json", f"{LONG}.json"], f"{LONG}.json"),
+        (["--input", "broken", "--vocab_size", "260", "--out_dir", VERY_LONG], f"{VERY_LONG}/unfinished/done.json"),
+        (
+            ["merge", "--counts", "run", "--vocab_size", "260", "--out_dir", LONG * 2],
+            f"{LONG * 2}/unfinished/done.json",
+        ),
+    ],
+    ids=lambda value: " ".join(value[:1]) if isinstance(value, list) else "",
+)
+def test_a_name_too_long_for_a_temporary_file_fails_before_the_work(
+    tmp_path: Path,
+    arguments: list[str],
+    named: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The inputs are missing or broken, so the work would be another error."""
+    monkeypatch.chdir(tmp_path)
+    tokenizer = bpeflow.Tokenizer.train(iter(["text"]), 257)
+    tokenizer.save("t")
+    bpeflow.train_bpe(iter(["text"]), 257, out_dir="run")
+    Path("broken").write_bytes(b"\xff" * 9)
+    tokenizer.encode_documents(["text"] * 9, "ids.bin")
+    with Path("ids.bin").open("r+b") as ids:
+        ids.write(b"damaged!")
+    before = sorted(tmp_path.rglob("*"))
+    capsys.readouterr()
+    assert main(arguments) in (1, 2)
+    assert capsys.readouterr().err.splitlines()[-1] == f"bpeflow: {named}: File name too long"
+    assert sorted(tmp_path.rglob("*")) == before

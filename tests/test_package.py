@@ -7,6 +7,7 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,8 +100,23 @@ def test_files_that_look_binary(tmp_path: Path) -> None:
         bpeflow.train_bpe(tmp_path / "image.png", 300)
 
 
-def test_a_flood_of_shards_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("low lower " * 200_000)
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"shard_tokens": 10},
+            "10 tokens in a file would make more than 2,500 files of 200.0 kB: .* such as 1000",
+        ),
+        ({"shard_tokens": 10, "index": True}, "would make more than 3,750 files"),
+        ({"shard_tokens": 24}, "would make more than 1,040 files"),
+    ],
+)
+def test_a_flood_of_shards_is_refused(options: dict[str, Any], said: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("low lower " * 20_000)
     tokenizer = bpeflow.Tokenizer.train(iter(["low"]), 256, special_tokens=())
-    with pytest.raises(bpeflow.errors.ConfigError, match="10 tokens in a file would make more than 12,500"):
-        tokenizer.encode_file(tmp_path / "a.txt", tmp_path / "a.bin", shard_tokens=10)
+    out = tmp_path / "out" / "a.bin"
+    with pytest.raises(errors.ConfigError, match=f"shard_tokens: .*{said}"):
+        tokenizer.encode_file(tmp_path / "a.txt", out, **options)
+    assert not out.parent.exists()
+    encoded = tokenizer.encode_file(tmp_path / "a.txt", out, shard_tokens=1000)
+    assert len(encoded.written) == 400

@@ -17,7 +17,7 @@ from bpeflow._util.machine import available_cores
 from bpeflow._util.text import format_count, format_size
 from bpeflow.backends import BACKENDS, choose_backend
 from bpeflow.cli.merge import NOT_LEARNING, read_counts, settings_for_learning
-from bpeflow.cli.parser import Parser, add_counts_flag, names, number, numbers
+from bpeflow.cli.parser import Parser, add_counts_flag, add_figures_flag, names, number, numbers
 from bpeflow.cli.settings import add_run_flags, settings_of
 from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
@@ -80,9 +80,7 @@ def compare_parser() -> Parser:
         "--threads", metavar="NUMBERS", type=numbers, default=[], help="for omp, e.g. 1,2,4 (default: one per core)"
     )
     parser.add_argument("--rounds", metavar="N", type=number, default=1, help="repetitions; medians are shown")
-    parser.add_argument(
-        "--json", metavar="FILE", type=Path, help="also write all figures to this file; - prints them instead"
-    )
+    add_figures_flag(parser)
     add_run_flags(parser, NOT_LEARNING | {"backend", "threads", "out_dir", "resume", "restart", "overwrite"})
     return parser
 

@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from bpeflow._util.text import short_names
-from bpeflow.cli.parser import Parser, add_description_flags, add_quiet_flag, description, size
+from bpeflow.cli.parser import Parser, add_description_flags, add_figures_flag, add_quiet_flag, description, size
 from bpeflow.cli.progress import observing
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
 from bpeflow.dataset.evaluate import evaluate
@@ -39,13 +39,7 @@ def evaluate_parser() -> Parser:
     parser.add_argument(
         "--for_size", metavar="SIZE", type=size, help="also estimate the time to encode this much text, e.g. 12gb"
     )
-    parser.add_argument(
-        "--json",
-        metavar="FILE",
-        type=Path,
-        dest="json_path",
-        help="also write all figures to this file; - prints them instead",
-    )
+    add_figures_flag(parser)
     add_quiet_flag(parser)
     return parser
 
@@ -61,8 +55,8 @@ def run_evaluate(options: Namespace) -> None:
                 names[path]: Tokenizer.from_pretrained(path, **described) for path in dict.fromkeys(tokenizers)
             }
         report = evaluate(tokenizers, corpus.pop("inputs"), baseline=options.baseline, observer=observer, **corpus)
-    if options.json_path is not None:
-        print_json(report.to_dict(options.for_size), options.json_path)
-    if options.json_path == Path("-"):
+    if options.json is not None:
+        print_json(report.to_dict(options.for_size), options.json)
+    if options.json == Path("-"):
         return
     report.print_to(output_console(), options.for_size)

@@ -11,6 +11,7 @@ from shutil import get_terminal_size
 from textwrap import fill
 from typing import Any, NoReturn
 
+from bpeflow._util.atomic import temporary_path
 from bpeflow._util.text import close_matches
 from bpeflow.errors import ConfigError
 
@@ -149,8 +150,16 @@ def add_counts_flag(parser: Parser) -> None:
 
 def add_output_flag(parser: Parser, what: str, *, standard_output: bool = False) -> None:
     """Add the required ``--out``."""
-    kind = Path if standard_output else _output_file
+    kind = Path if standard_output else output_file
     parser.add_argument("--out", "-o", metavar="FILE", type=kind, required=True, help=what)
+
+
+def add_figures_flag(parser: Parser) -> None:
+    """Add ``--json``, for `print_json`."""
+    parser.add_argument(
+        "--json", metavar="FILE", type=lambda text: Path("-") if text == "-" else output_file(text),
+        help="also write all figures to this file; - prints them instead",
+    )  # fmt: skip
 
 
 def add_quiet_flag(parser: Parser) -> None:
@@ -161,10 +170,14 @@ def add_quiet_flag(parser: Parser) -> None:
 # ---- types of values ----
 
 
-def _output_file(text: str) -> Path:
-    """Parse the path of a file to write, which appears only when it is complete."""
+def output_file(text: str) -> Path:
+    """Parse the path of a file to write, which appears only when it is complete.
+
+    Raises `FormatError` or `OSError` if there can be no such file, before any work.
+    """
     if text == "-":
         raise argparse.ArgumentTypeError("standard output cannot be written to; name a file")
+    temporary_path(Path(text))
     return Path(text)
 
 

@@ -19,7 +19,7 @@ from bpeflow.counting.count_files import Cut, NpzContent, explain_npz_errors, re
 from bpeflow.counting.shards import MAX_COUNT
 from bpeflow.counting.thinning import canonical_order, pretoken_hashes, thin
 from bpeflow.errors import CountOverflowError, FormatError, InputTypeError
-from bpeflow.flow.shared import Descriptor
+from bpeflow.flow.shared import Descriptor, owned
 
 #: `data`, `offsets` and `counts` of `PretokenCounts`.
 Arrays = tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]
@@ -103,7 +103,7 @@ class PretokenCounts(Mapping[bytes, int]):
 
     def kept_in(self, path: Path) -> None:
         """Remember an ``.npz`` that has these counts, for `unload`. It may be renamed or replaced later."""
-        self._file = Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        self._file = owned(os.open, path, os.O_RDONLY | os.O_CLOEXEC)
 
     def unload(self) -> None:
         """Free the arrays until they are needed again, if `kept_in` has named a file with them."""

@@ -40,8 +40,9 @@ if TYPE_CHECKING:
 #: Number of special tokens that an error message lists.
 _SPECIAL_TOKENS_IN_ERROR = 5
 
-#: The most files that shards may be, estimated with tokens of this many bytes, which is more than texts have.
-_MOST_SHARDS, _LONG_TOKENS = 10_000, 16
+#: The most shards of fewer than a million tokens, as more files take longer than encoding. Larger shards may be as many
+#: as six digits can number. Estimated with tokens of this many bytes, which is more than texts have.
+_MOST_SMALL_SHARDS, _MOST_SHARDS, _LONG_TOKENS = 500, 1_000_000, 16
 
 #: Remedy in the error message when memory runs out.
 _LESS_MEMORY = "use fewer threads (--threads) or a smaller --chunk_size; or add memory"
@@ -202,19 +203,21 @@ def encode_file(
         chunk_size=settings.chunk_size,
     )
     check_distributable(corpus, settings.engine)
-    _check_shards(settings.shard_tokens, corpus.known_bytes)
+    _check_shards(tokens, corpus.known_bytes)
     _check_output(tokens, corpus)
     with observer_for(progress, observer) as watching:
         return _encode(work, tokens, _describe(work, end), watching)
 
 
-def _check_shards(shard_tokens: int | None, size: int) -> None:
-    """Raise `ConfigError` if shards are so small that there would be a flood of files, or more than six digits name."""
-    files = size // (_LONG_TOKENS * (shard_tokens or size + 1))
-    if files > _MOST_SHARDS:
+def _check_shards(tokens: TokenSet, size: int) -> None:
+    """Raise `ConfigError` if shards are so small that `size` bytes of text make a flood of files."""
+    shard_tokens = tokens.options.shard_tokens or size + 1
+    shards = size // (_LONG_TOKENS * shard_tokens)
+    if shards > (_MOST_SMALL_SHARDS if shard_tokens < 1_000_000 else _MOST_SHARDS):
+        few = min(10 ** len(str(size // 1000)), 100_000_000)  # so that there are at most some hundreds
         raise ConfigError(
-            f"shard_tokens: {shard_tokens:,} tokens in a file would make more than {files:,} files of "
-            f"{format_size(size)}: give more, such as 100m"
+            f"shard_tokens: {shard_tokens:,} tokens in a file would make more than "
+            f"{shards * len(tokens.files_of(tokens.first)):,} files of {format_size(size)}: give more, such as {few}"
         )
 
 

@@ -110,14 +110,14 @@ class Journal:
         return self._fingerprint is not None and monotonic() >= self._next
 
     def save(self, values: Mapping[str, Any]) -> None:
-        """Append a line. What it says must be on disk already. Raises `OSError`."""
+        """Append a line. What it says must be on disk already, but for the files' names. Raises `OSError`."""
+        sync_folder(self.path.parent)  # names before the line that mentions them
         lines = [values] if self.kept or self._fingerprint is None else [asdict(self._fingerprint), values]
         text = "".join(json.dumps(checksummed(line)) + "\n" for line in lines).encode()
         with name_errors(self.path):
             while text:
                 text = text[self._file.write(text) :]
             os.fsync(self._file.fileno())
-        sync_folder(self.path.parent)
         self.kept = True
         self._next = monotonic() + INTERVAL
 

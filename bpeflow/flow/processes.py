@@ -59,7 +59,18 @@ from typing import Any, NoReturn
 
 from .errors import KILLED, FlowError, WorkerDiedError, WorkerTracebackError, cannot_start, worker_died
 from .pipes import Channel
-from .shared import Credits, Descriptor, Meters, anonymous_file, made_here, open_here, owned, pipe, write_all
+from .shared import (
+    Credits,
+    Descriptor,
+    Meters,
+    anonymous_file,
+    made_here,
+    open_here,
+    owned,
+    pipe,
+    uninterrupted,
+    write_all,
+)
 from .stage import Inputs, QueueSpec, Source, Stage, outputs
 
 #: Upper bound on the wait for killed processes, in seconds. They end at once, unless they are stuck in the kernel (for
@@ -155,12 +166,16 @@ class ProcessRun:
                 pickler = pickle.Pickler(stream)
                 pickler.dispatch_table = {Descriptor: inherit}
                 pickler.dump(plan)
-            self._server = subprocess.Popen(
-                server_command(file.fileno()),
-                pass_fds=[file.fileno(), *inherited],
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+
+            def start() -> None:
+                self._server = subprocess.Popen(
+                    server_command(file.fileno()),
+                    pass_fds=[file.fileno(), *inherited],
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+
+            uninterrupted(start)  # within `Popen`, Ctrl-C would leave pipes or a process
         except OSError as error:
             raise cannot_start(error) from error
         for channel in self._channels:

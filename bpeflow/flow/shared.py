@@ -267,20 +267,36 @@ def start_threads(threads: Sequence[threading.Thread]) -> None:
     `Thread.start` shares an `Event` with the new thread, which may wait for ever if that is left locked. Threads that
     the caller takes out of the sequence, because Ctrl-C ends the run, are not started.
     """
-    started: SimpleQueue[RuntimeError | None] = SimpleQueue()
 
     def start() -> None:
         _started[:] = filter(threading.Thread.is_alive, _started)
-        try:
-            for thread in threads:
-                _started.append(thread)  # one that is never started would keep its run alive
-                thread.start()
-            started.put(None)
-        except RuntimeError as error:
-            started.put(error)
+        for thread in threads:
+            _started.append(thread)  # one that is never started would keep its run alive
+            thread.start()
 
-    _thread.start_new_thread(start, ())
-    if error := started.get():
+    uninterrupted(start)
+
+
+def uninterrupted(call: Callable[[], None]) -> None:
+    """Make a call in a thread that Ctrl-C does not interrupt, and wait for its end. Raises what the call raises."""
+    ended: SimpleQueue[Exception | None] = SimpleQueue()
+
+    def run() -> None:
+        error: Exception | None = None
+        try:
+            call()
+        except Exception as raised:
+            error = raised
+        for _ in range(2):  # Ctrl-C may come when the first has been taken
+            ended.put(error)
+
+    _thread.start_new_thread(run, ())
+    try:
+        error = ended.get()
+    except BaseException:
+        ended.get()
+        raise
+    if error is not None:
         raise error
 
 

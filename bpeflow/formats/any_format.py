@@ -14,6 +14,7 @@ from bpeflow._util.text import unknown_name
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, TokenizerNotFoundError
 from bpeflow.formats import gpt2
 from bpeflow.formats.tokenizer_spec import NO_OPTIONS, TokenizerSpec, TransformersOptions, add_special_tokens
+from bpeflow.pretokenize.normalizer import load_normalizer
 from bpeflow.pretokenize.regex import load_pretokenizer, simplest_pattern
 
 
@@ -102,6 +103,7 @@ def load(
     pattern: str | Sequence[str] | None = None,
     special_tokens: Mapping[str, int | None] | Iterable[str] = (),
     known: str | None = None,
+    normalizer: str | Iterable[str] | None = "auto",
 ) -> TokenizerSpec:
     """Read a tokenizer from a file in any format, from a folder with such a file, or from an object.
 
@@ -110,9 +112,10 @@ def load(
         pattern: the pattern; by default that of the files.
         special_tokens: special tokens besides those in the files, as for `add_special_tokens`.
         known: the name of a published tokenizer, whose pattern and special tokens these files are used with.
+        normalizer: the normalizer: by default that of the files; None for none.
 
     Raises:
-        ConfigError: `known` is unknown, or the id of a special token is not free.
+        ConfigError: `known` or the normalizer is unknown, or the id of a special token is not free.
         FormatError: the tokenizer is missing, damaged, or of an unsupported kind.
         PatternError: the pattern is invalid.
     """
@@ -130,6 +133,8 @@ def load(
         vocab = add_special_tokens(vocab, description.special_tokens)
         spec = replace(spec, normalizer=description.normalizer)
         chosen = description.pattern if chosen is None else chosen
+    if normalizer != "auto":
+        spec = replace(spec, normalizer=load_normalizer(normalizer or ()).names)
     vocab = add_special_tokens(vocab, special_tokens)
     if chosen in (None, spec.pattern):
         return replace(spec, vocab=vocab)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow._util.atomic import atomic_path, write_text
+from bpeflow._util.atomic import atomic_path, temporary_path, write_text
 from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import Pattern, short_repr
 from bpeflow.errors import FormatError
@@ -114,9 +114,10 @@ def _spec(path: Path, tokens: PackedBytes, ranks: NDArray[np.int64], arguments: 
 
 
 def save(spec: TokenizerSpec, path: Path) -> list[Path]:
-    """Write the ranks and their sidecar, and return the paths of both. Raises as `to_arguments` does."""
+    """Write the ranks and their sidecar, and return the paths of both. Raises as `to_arguments` does, and `OSError`."""
     arguments = to_arguments(spec, path)
     ranks = arguments.pop("mergeable_ranks")
+    temporary_path(sidecar_path(path))  # raises before the ranks are there, as its name is longer
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         file.writelines(b"%s %d\n" % (base64.b64encode(token), rank) for token, rank in ranks.items())
     write_text(sidecar_path(path), json.dumps(arguments, ensure_ascii=False, indent=1) + "\n")

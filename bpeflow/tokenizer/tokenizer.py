@@ -261,6 +261,7 @@ class Tokenizer:
         special_tokens: str | Mapping[str, int | None] | Iterable[str] | None = None,
         *,
         known: str | None = None,
+        normalizer: str | Iterable[str] | None = "auto",
         encoder: str = "auto",
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> Self:
@@ -279,11 +280,13 @@ class Tokenizer:
             known: the name of a published tokenizer, a key of `bpeflow.formats.published.PUBLISHED`, whose pattern and
                 special tokens the files are used with: ``p50k_edit`` and ``o200k_harmony`` have the same files as other
                 tokenizers.
+            normalizer: as for the constructor; by default that of the source, which for published files is known by
+                their content. None for none, as for a tokenizer that uses Qwen's merges without NFC.
             encoder: as for the constructor.
             cache_bytes: as for the constructor.
 
         Raises:
-            ConfigError: `known` is unknown, or the id of a special token is not free.
+            ConfigError: `known` or the normalizer is unknown, or the id of a special token is not free.
             FormatError: files are damaged, nothing says which pattern they are used with, or bpeflow does not support
                 the tokenizer.
             InputTypeError: `source` is neither a path nor a tokenizer.
@@ -292,7 +295,7 @@ class Tokenizer:
         """
         from bpeflow.formats import any_format
 
-        spec = any_format.load(source, pattern, special_tokens or (), known)
+        spec = any_format.load(source, pattern, special_tokens or (), known, normalizer)
         return cls.from_spec(spec, encoder=encoder, cache_bytes=cache_bytes)
 
     from_file = load

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -22,7 +24,7 @@ import bpeflow.flow.shared
 import bpeflow.flow.stage
 import bpeflow.flow.threads
 from bpeflow.flow import Pipeline, QueueSpec, Source, Stage, map_in_threads
-from bpeflow.flow.shared import anonymous_file, owned, pipe, start_threads
+from bpeflow.flow.shared import anonymous_file, owned, pipe, start_threads, uninterrupted
 
 #: The code that runs in the calling thread while others wait for it.
 SHARED = {
@@ -187,3 +189,16 @@ def test_a_thread_that_is_not_started_any_more_keeps_nothing_alive() -> None:
     start_threads(threads)
     del run
     assert alive() is None
+
+
+def test_a_call_in_another_thread_has_ended_when_ctrl_c_is_raised() -> None:
+    calls = []
+
+    def call() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.05)  # the interpreter of the main thread has noticed the signal
+        calls.append("ended")
+
+    with pytest.raises(KeyboardInterrupt):
+        uninterrupted(call)
+    assert calls == ["ended"]

@@ -277,6 +277,23 @@ def test_kimis_pattern_gives_tiktokens_ids() -> None:
         assert ours.encode(text) == theirs.encode(text, allowed_special="all")
 
 
+def test_another_normalizer_than_that_of_the_known_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ranks and merges of Qwen are also those of others, who use them without its normalizer."""
+    ranks = write(tmp_path / "others.tiktoken")
+    monkeypatch.setattr(published, "_RANKS", {hashlib.sha256(ranks.read_bytes()).hexdigest(): "qwen"})
+    monkeypatch.setattr(published, "_QWEN2_MERGES", (2, hashlib.sha256(b"t h\nth e\n").hexdigest()))
+    save_files(Vocab.build([(b"t", b"h"), (b"th", b"e")]), tmp_path / "others")
+    for path in (ranks, tmp_path / "others"):
+        assert Tokenizer.load(path).normalizer == ("nfc",)
+        plain = Tokenizer.load(path, normalizer=None)
+        assert (plain.pattern, plain.normalizer) == ("qwen2", ())
+        assert plain.decode(plain.encode("e\u0301")) == "e\u0301"
+        assert Tokenizer.load(path, normalizer=["nfd"]).normalizer == ("nfd",)
+        with pytest.raises(ConfigError, match="unknown normalizer 'NFD'; did you mean 'nfd'"):
+            Tokenizer.load(path, normalizer="NFD")
+    assert Tokenizer.load(ranks, known="qwen", normalizer=None).normalizer == ()
+
+
 @pytest.mark.slow
 def test_qwen2s_two_files_are_known(tmp_path: Path) -> None:
     """The tokens of Qwen2 are those of Qwen, so its files can be made from Qwen's."""

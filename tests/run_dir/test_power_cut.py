@@ -8,16 +8,20 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from distinct_words import write_corpus
-from power_cuts import Recorder, read_tree, write_tree
+from power_cuts import Recorder, Tree, read_tree, write_tree
 
 import bpeflow
+from bpeflow.dataset import journal
 from bpeflow.dataset.encode import encode_file
+from bpeflow.dataset.journal import Journal
 from bpeflow.dataset.token_file import index_path, read_sidecar
+from bpeflow.dataset.token_writer import TokenSetWriter
 from bpeflow.errors import FormatError
 from bpeflow.formats.any_format import FORMATS
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
@@ -34,24 +38,29 @@ def tokenizer(special_tokens_first: bool) -> bpeflow.Tokenizer:
     return bpeflow.Tokenizer.from_spec(TokenizerSpec(vocab))
 
 
-def states_of(disk: Path, work: Callable[[], object], place: Path) -> Iterator[tuple[str, Path, bool]]:
-    """Run it; yield each state of `disk` that a power cut may leave, at `place`, and whether the run was complete."""
+def states_of(
+    disk: Path, work: Callable[[], object], place: Path, promised: dict[str, int] | None = None
+) -> Iterator[tuple[str, Path, dict[str, int]]]:
+    """Run it; yield each state of `disk` that a power cut may leave, at `place`, and what was `promised` by then.
+
+    That has "done" if the run was complete.
+    """
     seed = random.randrange(2**32)
     print("seed", seed)  # noqa: T201
     choose, seen = random.Random(seed), set[frozenset[object]]()
-    with Recorder(disk) as recorder:
+    with Recorder(disk, promised={} if promised is None else promised) as recorder:
         work()
+        recorder.promised["done"] = 1
     assert len(recorder.moments) > 5
     for moment in recorder.moments:
         for what, tree in moment.trees(choose, mixtures=20):
-            done = moment is recorder.moments[-1]
-            if (key := frozenset([*tree.items(), done])) in seen:
+            if (key := frozenset([*tree.items(), *moment.promised.items()])) in seen:
                 continue
             seen.add(key)
             shutil.rmtree(place, ignore_errors=True)
             place.mkdir()
             write_tree(tree, place)
-            yield f"before {moment.step}; {what}", place, done
+            yield f"before {moment.step}; {what}", place, moment.promised
 
 
 @pytest.mark.slow
@@ -118,9 +127,9 @@ def test_a_token_file_is_the_earlier_one_or_the_new_one_or_refused(tmp_path: Pat
         encode_file(tokenizer(True), text, disk / "train.bin", index=index, overwrite=True)
 
     met: list[object] = []
-    for what, place, done in states_of(disk, encode_again, tmp_path / "after"):
+    for what, place, promised in states_of(disk, encode_again, tmp_path / "after"):
         new, found = read_tokens(disk / "train.bin"), read_tokens(place / "train.bin")
-        assert found in ([new] if done else [old, new, None]), what
+        assert found in ([new] if promised else [old, new, None]), what
         met.append(found)
     assert old in met and None not in (old, new)
     assert old != new
@@ -143,15 +152,85 @@ def test_a_set_of_token_files_is_complete_where_its_first_file_is(tmp_path: Path
 
     encode(first=False, shard_tokens=12, index=True)
     old, met = read_set(disk), []
-    for what, place, done in states_of(
+    for what, place, promised in states_of(
         disk, lambda: encode(first=True, shard_tokens=25, index=False), tmp_path / "after"
     ):
         new, found = read_set(disk), read_set(place)
-        assert found in ([new] if done else [old, new, None]), what
+        assert found in ([new] if promised else [old, new, None]), what
         met.append(found)
     assert old in met
     assert None in met
     assert old != new
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("c.bin", {}),
+        ("c.bin", {"shard_tokens": 25, "val_fraction": 0.3, "index": True}),
+        ("c.bin", {"format": "megatron"}),
+        ("c.npy", {"shard_tokens": 40, "index": True}),
+    ],
+    ids=["plain", "parts of a split", "megatron", "npy in parts"],
+)
+@pytest.mark.parametrize("over", [False, True], ids=["in a new folder", "over an earlier one"])
+def test_an_encoding_resumes_after_power_cuts(
+    name: str, options: dict[str, Any], over: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each chunk is a checkpoint, and what is encoded by then is not encoded again. A resumed one is cut, too."""
+    text, whole, promised, begun = tmp_path / "text", tmp_path / "whole", dict[str, int](), list[int]()
+    text.write_text(f"{TEXT}<|endoftext|>" * 3, encoding="utf-8")
+    save, start = Journal.save, TokenSetWriter.__init__
+
+    def record_promise(self: Journal, values: Mapping[str, Any]) -> None:
+        save(self, values)
+        promised["tokens"] = values.get("tokens", promised.get("tokens", 0))
+
+    def record_start(self: TokenSetWriter, *arguments: Any) -> None:
+        start(self, *arguments)
+        begun.append(self.tokens)
+
+    monkeypatch.setattr(journal, "INTERVAL", 0.0)
+    monkeypatch.setattr(Journal, "save", record_promise)
+    monkeypatch.setattr(TokenSetWriter, "__init__", record_start)
+
+    def encode(folder: Path, first: bool = False) -> None:
+        encode_file(
+            tokenizer(first), text, folder / name, chunk_size=40, num_threads=1, overwrite=True, resume=True, **options
+        )
+
+    def check(disk: Path) -> Iterator[tuple[str, Tree]]:
+        """Encode; yield the states that can be resumed, and check that one in five of all can be completed."""
+        promised.clear()
+        for what, place, kept in states_of(disk, lambda: encode(disk), tmp_path / "after", promised):
+            found = read_tree(place)
+            is_new = all(found.get(file) == content for file, content in new.items())
+            if "done" in kept:
+                assert is_new, what
+                continue
+            if any(".ckpt." in file for file in found):
+                yield what, found
+            if choose.random() < 0.2:
+                encode(place)
+                assert is_new or begun[-1] >= kept.get("tokens", 0), (what, begun[-1], kept)
+                assert read_tree(place) == new, what
+
+    seed = random.randrange(2**32)
+    print("seed", seed)  # noqa: T201
+    choose, disk = random.Random(seed), tmp_path / "disk"
+    for folder in (whole, disk):
+        folder.mkdir()
+        if over:
+            encode(folder, first=True)
+    encode(whole)
+    new = read_tree(whole)
+    states = [*check(disk)]
+    what, tree = choose.choice(states)
+    print("cut again:", what)  # noqa: T201
+    (tmp_path / "again").mkdir()
+    write_tree(tree, tmp_path / "again")
+    assert sum(1 for _ in check(tmp_path / "again")) > 0
 
 
 @pytest.mark.parametrize("to", [known.name for known in FORMATS])
@@ -165,10 +244,10 @@ def test_each_file_of_a_tokenizer_is_the_earlier_one_or_the_new_one(tmp_path: Pa
         tokenizer(True).save(disk / "kept", to, overwrite=True)
         tokenizer(True).save(disk / "new" / "one", to)
 
-    for what, place, done in states_of(disk, save_twice, tmp_path / "after"):
+    for what, place, promised in states_of(disk, save_twice, tmp_path / "after"):
         new, found = read_tree(disk), read_tree(place)
         assert {*old} <= {*found}, what
         for name in (name for name in found if not name.endswith(".part")):
             assert found[name] in (old.get(name, new[name]), new[name]), (what, name)
-        assert not done or found == new, what
+        assert not promised or found == new, what
     assert old != {name: new[name] for name in old}

@@ -2,8 +2,8 @@
 
 The model has two parts: files with content, and names that refer to files or folders.
 
-* Content is durable once the file has been synced. Before that, a power cut may leave all of it, none, a part, or zeros
-  in its place.
+* Content is durable once the file has been synced. Of what is appended after that, a power cut may leave all, none, a
+  part, or zeros in its place. What is overwritten or cut off may be as it was before.
 * A change of names (a file is created, renamed or removed) is durable once the folder has been synced; for a file that
   moves between folders, the folder of the new name. Before that, the change may be lost or kept, independently of the
   changes before and after it. But a rename is atomic.
@@ -36,10 +36,18 @@ Loss = Callable[[bytes, bytes], bytes]
 
 LOSSES: dict[str, Loss] = {
     "nothing written": lambda durable, now: durable,
-    "zeros": lambda durable, now: bytes(len(now)),
-    "cut in the middle": lambda durable, now: now[: len(now) // 2],
-    "zeros from the middle on": lambda durable, now: now[: len(now) // 2] + bytes(len(now) - len(now) // 2),
+    "overwritten only": lambda durable, now: now[: len(durable)],
+    "zeros": lambda durable, now: _damaged(durable, now, 0, zeros=True),
+    "cut in the middle": lambda durable, now: _damaged(durable, now, 0.5, zeros=False),
+    "zeros from the middle on": lambda durable, now: _damaged(durable, now, 0.5, zeros=True),
 }
+
+
+def _damaged(durable: bytes, now: bytes, written: float, *, zeros: bool) -> bytes:
+    """Return the durable content and the fraction of what was appended that was `written`."""
+    appended = now[len(durable) :]
+    kept = appended[: int(len(appended) * written)]
+    return durable[: len(now)] + kept + bytes(len(appended) - len(kept) if zeros else 0)
 
 
 @dataclass(frozen=True)

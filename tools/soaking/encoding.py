@@ -1,7 +1,11 @@
-"""The second half of a trial: encode the corpus with the trained tokenizer, with random faults, then decode it."""
+"""The second half of a trial: encode the corpus with the trained tokenizer, with random faults, then decode it.
+
+Most encodings resume the one before, if there is something to resume.
+"""
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Callable
@@ -15,7 +19,7 @@ from soaking import troubles
 from soaking.corpora import Corpus, Part
 from soaking.expected import rows_of, texts_of
 from soaking.process import Ended, Process
-from soaking.settings import NAMED
+from soaking.settings import NAMED, between
 from soaking.troubles import Trouble
 from soaking.verdict import VerdictError, died_at_once, how_it_ended, problems_of_end
 
@@ -34,6 +38,9 @@ class Encoding:
         self._tally, self._note = tally, note
         self._out = folder / "tokens" / "c.bin"
         self._out.parent.mkdir()
+        self._chunk_size = None  # fixed, as resuming depends on it
+        if self._choose.random() < 0.8:
+            self._chunk_size = between(self._choose, corpus.size // 100 + 16, corpus.size + 32)
 
     def run(self) -> None:
         """Encode and decode. Raises `VerdictError`."""
@@ -54,7 +61,7 @@ class Encoding:
             earlier.write_text("of an earlier run " * 9, encoding="utf-8")
             encode_file(Tokenizer.load(self._tokenizer), earlier, self._out, index=True)
             previous = self._files()
-        for _ in range(self._choose.randrange(3)):
+        for _ in range(self._choose.randrange(4)):
             trouble = troubles.draw_trouble(self._choose, encoding=True)
             ended = self._encode(options, trouble)
             found = self._files()
@@ -63,13 +70,15 @@ class Encoding:
                 previous = expected
             else:
                 previous = self._check_incomplete(found, expected, previous)
-            if not died_at_once(ended) and any(name.startswith(".") for name in found):
-                raise VerdictError(f"encode, {trouble.kind}: left {sorted(found)}")
-            self._clear()
+            if not died_at_once(ended) and (left := _not_resumable(found)):
+                raise VerdictError(f"encode, {trouble.kind}: left {left}")
         ended = self._encode(options, _NO_TROUBLE)
         if ended.status != 0:
             raise VerdictError(f"encode failed without any trouble: {ended.stderr.strip()[-300:]}")
-        self._check(self._files(), expected)
+        found = self._files()
+        self._check(found, expected)
+        if left := [name for name in found if name.startswith(".")]:
+            raise VerdictError(f"encode: a complete run left {left}")
         self._decode()
 
     def _expected_files(self, options: dict[str, Any]) -> dict[str, bytes]:
@@ -91,12 +100,13 @@ class Encoding:
                 arguments += [f"--{name}"] if value is True else [f"--{name}", str(value)]
         if self._choose.random() < 0.7:
             arguments += ["--threads", str(self._choose.randrange(1, 4))]
-        if self._choose.random() < 0.7:
-            arguments += [
-                "--chunk_size",
-                str(self._choose.randrange(self._corpus.size // 100 + 16, self._corpus.size + 32)),
-            ]
-        return self._command(arguments, trouble, stdin)
+        if self._chunk_size is not None:
+            arguments += ["--chunk_size", str(self._chunk_size)]
+        if stdin is None and self._choose.random() < 0.7:
+            arguments += ["--resume"]
+        ended = self._command(arguments, trouble, stdin, impatient=self._choose.random() < 0.8)
+        self._tally["encode runs that resumed"] += ": resuming after " in ended.stderr
+        return ended
 
     def _decode(self) -> None:
         text = self._folder / "tokens" / "text"
@@ -120,11 +130,13 @@ class Encoding:
         self._tally["texts encoded and decoded"] += 1
         self._tally["texts decoded and compared with the original"] += expected is not None
 
-    def _command(self, arguments: list[str], trouble: Trouble = _NO_TROUBLE, stdin: Path | None = None) -> Ended:
+    def _command(
+        self, arguments: list[str], trouble: Trouble = _NO_TROUBLE, stdin: Path | None = None, impatient: bool = False
+    ) -> Ended:
         self._tally[f"{arguments[0]} runs"] += 1
         self._tally[f"trouble while encoding: {trouble.kind}"] += trouble.kind != "none"
-        self._note(f"{trouble}: bpeflow {shlex.join(arguments)}")
-        process = Process(arguments, self._folder, stdin, troubles.limits_of(trouble))
+        self._note(f"{trouble}, impatient={impatient}: bpeflow {shlex.join(arguments)}")
+        process = Process(arguments, self._folder, stdin, troubles.limits_of(trouble), impatient)
         troubles.inject(trouble, process, self._out.parent, 1.0)
         ended = process.wait()
         self._note(f"   status {ended.status} in {ended.seconds:.2f} s, sent {[s.name for s in ended.signals]}")
@@ -138,11 +150,6 @@ class Encoding:
 
     def _files(self) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in self._out.parent.iterdir() if path.is_file()}
-
-    def _clear(self) -> None:
-        """Remove the temporary files of a killed run."""
-        for path in self._out.parent.glob(".*.part"):
-            path.unlink()
 
     def _check(self, found: dict[str, bytes], expected: dict[str, bytes]) -> None:
         found = {name: data for name, data in found.items() if not name.startswith(".")}
@@ -178,6 +185,13 @@ class Encoding:
             text += end * (is_open and bool(added)) + added
             is_open = _is_open(part, self._settings) if added else is_open
         return text
+
+
+def _not_resumable(found: dict[str, bytes]) -> list[str]:
+    """Return the temporary files that do not belong to an interrupted encoding with a checkpoint."""
+    journals = [re.fullmatch(r".*\.ckpt(\.\d+\.part)", name) for name, content in found.items() if content]
+    resumable = tuple(journal[1] for journal in journals if journal)
+    return sorted(name for name in found if name.startswith(".") and not name.endswith(resumable))
 
 
 def _is_open(part: Part, settings: dict[str, Any]) -> bool:

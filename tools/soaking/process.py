@@ -76,7 +76,7 @@ class Process:
         cwd: the working folder.
         stdin: the file to pass as standard input; none by default.
         limits: resource limits, by their constant in `resource`.
-        impatient: whether merges are saved after every step.
+        impatient: whether there are checkpoints all the time.
     """
 
     def __init__(

@@ -95,11 +95,11 @@ def draw_run_settings(choose: Random, size: int, scratch: str) -> dict[str, Any]
     return {
         "num_counter": choose.choice((None, 1, 2, 3)),
         "num_merger": choose.choice((1, 1, 2, 4)),
-        "chunk_size": _between(choose, max(size // 1000, 16), 2 * size + 32),
+        "chunk_size": between(choose, max(size // 1000, 16), 2 * size + 32),
         "executor": choose.choice(("auto", "threads", "processes", "processes")),
         "memory_limit": choose.choice((None, "16mb", "16mb", "40mb")),
         "scratch_dir": choose.choice((None, None, scratch)),
-        "segment_size": _between(choose, max(size // 20, 100), size + 200) if choose.random() < 0.7 else "8gb",
+        "segment_size": between(choose, max(size // 20, 100), size + 200) if choose.random() < 0.7 else "8gb",
         "backend": backend,
         "threads": choose.choice((None, 1, 2, 3)),
         "max_search": "heap" if slow else choose.choice(("heap", "scan")),
@@ -107,6 +107,6 @@ def draw_run_settings(choose: Random, size: int, scratch: str) -> dict[str, Any]
     }
 
 
-def _between(choose: Random, low: int, high: int) -> int:
+def between(choose: Random, low: int, high: int) -> int:
     """Draw a number, with all orders of magnitude equally likely."""
     return min(int(low * (high / low) ** choose.random()), high)

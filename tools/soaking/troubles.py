@@ -41,6 +41,8 @@ _AFTER = (
     "unfinished/run.json",
     "unfinished/done.json",
 )
+#: The journal of an encoding, which exists while it is at work.
+_JOURNAL = ".*.ckpt.*.part"
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Trouble:
 
     Attributes:
         kind: the kind of fault.
-        after: a file of the run folder to wait for first, with a short timeout; None to start at once.
+        after: a file in the folder (a glob) to wait for first, with a short timeout; None to start at once.
         moment: when the fault happens, as a fraction of the time that such a run takes.
         amount: its strength from 0 to 1, such as the share of the memory that is left.
     """
@@ -64,7 +66,7 @@ def draw_trouble(choose: Random, encoding: bool = False) -> Trouble:
     """Draw a fault for training or for encoding."""
     odds = {kind: weight for kind, weight in _ODDS.items() if not (encoding and kind in _TRAINING_ONLY)}
     kind = choose.choices(list(odds), list(odds.values()))[0]
-    after = choose.choice((None, None, *_AFTER)) if not encoding else None
+    after = choose.choice((None, _JOURNAL) if encoding else (None, None, *_AFTER))
     early = choose.random() < 0.1  # otherwise not while the interpreter is starting
     moment = choose.uniform(0, 0.2) if early or after is not None else choose.uniform(0.2, 1.1)
     return Trouble(kind, after, moment, choose.random())
@@ -96,7 +98,7 @@ def inject(trouble: Trouble, process: Process, folder: Path, seconds: float) -> 
         return
     after = trouble.after
     if after is not None:
-        process.watch(lambda: (folder / after).exists(), timeout=(0.3 + 0.7 * trouble.amount) * seconds)
+        process.watch(lambda: any(folder.glob(after)), timeout=(0.3 + 0.7 * trouble.amount) * seconds)
     process.watch(lambda: False, timeout=trouble.moment * seconds)
     match trouble.kind:
         case "kill":
