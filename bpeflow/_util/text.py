@@ -66,8 +66,15 @@ def close_matches(word: str, known: Iterable[str], n: int = 1) -> list[str]:
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return ``"did you mean 'gpt2'? "`` for the nearest known word; an empty string if none is near."""
-    return "".join(f"did you mean {close!r}? " for close in close_matches(word, known))
+    """Return ``"; did you mean 'gpt2'?"`` for the nearest known word; an empty string if none is near."""
+    return "".join(f"; did you mean {close!r}?" for close in close_matches(word, known))
+
+
+def unknown_name(kind: str, name: object, known: Iterable[str]) -> str:
+    """Return the message for a name that is none of the known ones."""
+    known = [*known]
+    hint = suggestion(str(name).lower(), known) or ";"
+    return f"unknown {kind} {name!r}{hint} there are: {', '.join(known)}"
 
 
 def steps_of(pattern: Pattern) -> tuple[str, ...]:

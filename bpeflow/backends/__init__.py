@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bpeflow._util.text import unknown_name
 from bpeflow.backends.base import MergeBackend
 from bpeflow.backends.native_backend import OMP, C
 from bpeflow.backends.python_backend import PythonBackend
@@ -30,4 +31,4 @@ def choose_backend(name: str) -> MergeBackend:
             raise BackendUnavailableError(
                 f"backend {name} is not available: {reason}. Available here: {', '.join(others)} (or backend: auto)"
             )
-    raise BackendUnavailableError(f"unknown backend {name!r}; need one of {', '.join(b.name for b in BACKENDS)}, auto")
+    raise BackendUnavailableError(unknown_name("backend", name, ("auto", *(backend.name for backend in BACKENDS))))

@@ -9,9 +9,10 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
 from bpeflow._util import native
+from bpeflow._util.packed import PackedBytes
 from bpeflow.backends.base import MERGE_DTYPE, EncodedWords, MergeStatistics, MergeTask
 from bpeflow.errors import NativeError, NativeUnavailableError
 
@@ -109,7 +110,7 @@ class NativeSession:
         self._handle = native.Handle(self._library, "learner", byref(native_task))
         self._last_statistics = self._read_statistics()
 
-    def step(self, max_merges: int) -> npt.NDArray[np.void]:
+    def step(self, max_merges: int) -> NDArray[np.void]:
         records = np.empty(max_merges, dtype=MERGE_DTYPE)
         learned = c_uint64()
         self._library.bpeflow_learner_step(self._open_handle(), max_merges, records.ctypes.data, byref(learned))
@@ -143,24 +144,22 @@ class NativeSession:
 
 def _native_task(
     task: MergeTask, threads: int, max_strip_positions: int
-) -> tuple[native.MergeTask, list[npt.NDArray[Any]]]:
+) -> tuple[native.MergeTask, list[NDArray[Any]]]:
     """Return the task as the header's struct, and the arrays that it points into, which must outlive the call."""
-    token_offsets = np.zeros(len(task.tokens) + 1, dtype=np.int64)
-    np.cumsum([len(token) for token in task.tokens], out=token_offsets[1:])
-    words = task.counts
+    words, tokens = task.counts, PackedBytes.of(task.tokens)
     units = {"ids": words.ids} if isinstance(words, EncodedWords) else {"data": words.data}
-    arrays: dict[str, npt.NDArray[Any]] = {
+    arrays: dict[str, NDArray[Any]] = {
         **{name: np.ascontiguousarray(array) for name, array in units.items()},
-        "offsets": np.ascontiguousarray(task.counts.offsets),
-        "counts": np.ascontiguousarray(task.counts.counts),
-        "token_data": np.frombuffer(b"".join(task.tokens), dtype=np.uint8),
-        "token_offsets": token_offsets,
+        "offsets": np.ascontiguousarray(words.offsets),
+        "counts": np.ascontiguousarray(words.counts),
+        "token_data": np.frombuffer(tokens.data, dtype=np.uint8),
+        "token_offsets": tokens.offsets,
         "byte_ids": np.array(task.byte_ids, dtype=np.uint32),
     }
     native_task = native.MergeTask(
         **{name: array.ctypes.data for name, array in arrays.items()},
-        words=len(task.counts),
-        tokens=len(task.tokens),
+        words=len(words),
+        tokens=len(tokens),
         max_tokens=task.max_tokens,
         min_frequency=task.min_frequency,
         max_token_length=task.max_token_length or 0,

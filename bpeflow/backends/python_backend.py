@@ -57,7 +57,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
 from bpeflow.backends.base import MERGE_DTYPE, EncodedWords, MergeStatistics, MergeTask, allowed_text, lowest_count
 from bpeflow.errors import CountOverflowError
@@ -120,7 +120,7 @@ class PythonSession:
             setup_seconds=perf_counter() - started,
         )
 
-    def step(self, max_merges: int) -> npt.NDArray[np.void]:
+    def step(self, max_merges: int) -> NDArray[np.void]:
         learned: list[tuple[int, int, int, int]] = []
         while len(learned) < max_merges and len(self._tokens) < self._task.max_tokens:
             before = perf_counter()

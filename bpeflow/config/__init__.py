@@ -1,7 +1,7 @@
 """Settings: their models, the only description of each, and how they are read."""
 
 from bpeflow.config.fields import Setting, all_settings, setting
-from bpeflow.config.reading import load_settings, load_values, make_settings, override, replace
+from bpeflow.config.reading import load_values, make_settings, override, replace
 from bpeflow.config.sections import EngineSettings, MonitorSettings, OutputSettings, ThinRare
 from bpeflow.config.settings import (
     COUNT_ONLY,
@@ -27,7 +27,6 @@ __all__ = [
     "ThinRare",
     "all_settings",
     "check_vocab_sizes",
-    "load_settings",
     "load_values",
     "make_settings",
     "override",

@@ -62,19 +62,9 @@ def make_settings(
         raise SettingsError("\n".join(lines)) from None
 
 
-def load_settings(path: Path | None, overrides: Mapping[str, Any] | None = None) -> Settings:
-    """Read a YAML config and override its values by `overrides`, whose keys may be dotted (``monitor.interval``).
-
-    Raises `ConfigError` for a missing or malformed file, and for unknown or invalid settings.
-    """
-    return make_settings(Settings, load_values(path, overrides), str(path) if path is not None else "", overrides or ())
-
-
 def load_values(path: Path | None, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the values that `load_settings` validates. Raises `ConfigError` for a missing or malformed file."""
-    values: dict[str, Any] = {}
-    if path is not None:
-        values = override({}, read_yaml(path))  # a config may have dotted keys, too
+    """Read a YAML config, and override its values as `override` does. Raises `ConfigError` if the file is no config."""
+    values = override({}, {} if path is None else read_yaml(path))  # a config may have dotted keys, too
     return override(values, overrides or {})
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, SupportsIndex, cast
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
 from bpeflow._util.atomic import atomic_path
+from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy
 from bpeflow.counting.count_files import Cut, NpzContent, explain_npz_errors, read_npz, read_tsv, write_npz, write_tsv
 from bpeflow.counting.shards import MAX_COUNT
@@ -21,7 +22,7 @@ from bpeflow.errors import CountOverflowError, FormatError, InputTypeError
 from bpeflow.flow.shared import Descriptor, owned
 
 #: `data`, `offsets` and `counts` of `PretokenCounts`.
-Arrays = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]
+Arrays = tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]
 
 
 class PretokenCounts(Mapping[bytes, int]):
@@ -57,9 +58,9 @@ class PretokenCounts(Mapping[bytes, int]):
 
     def __init__(
         self,
-        data: npt.NDArray[np.uint8],
-        offsets: npt.NDArray[np.int64],
-        counts: npt.NDArray[np.int64],
+        data: NDArray[np.uint8],
+        offsets: NDArray[np.int64],
+        counts: NDArray[np.int64],
         pattern: Pattern | None = None,
         unmatched: UnmatchedPolicy | None = None,
         normalizer: tuple[NormalizerName, ...] = (),
@@ -86,17 +87,17 @@ class PretokenCounts(Mapping[bytes, int]):
             array.setflags(write=False)
 
     @property
-    def data(self) -> npt.NDArray[np.uint8]:
+    def data(self) -> NDArray[np.uint8]:
         """`uint8[offsets[n]]`: the bytes of the pre-tokens, one after another."""
         return self._loaded()[0]
 
     @property
-    def offsets(self) -> npt.NDArray[np.int64]:
+    def offsets(self) -> NDArray[np.int64]:
         """`int64[n + 1]`: pre-token `i` is `data[offsets[i]:offsets[i + 1]]`, at least one byte long."""
         return self._loaded()[1]
 
     @property
-    def counts(self) -> npt.NDArray[np.int64]:
+    def counts(self) -> NDArray[np.int64]:
         """`int64[n]`: the count of each pre-token, at least 1."""
         return self._loaded()[2]
 
@@ -141,12 +142,9 @@ class PretokenCounts(Mapping[bytes, int]):
             raise CountOverflowError(f"the count of pre-token {ordered[0][0]!r} does not fit 64 bits")
         if ordered and ordered[-1][1] < 1:
             raise FormatError(f"the count of pre-token {ordered[-1][0]!r} is below 1")
-        lengths = np.fromiter((len(token) for token, _ in ordered), dtype=np.int64, count=len(ordered))
-        offsets = np.zeros(len(ordered) + 1, dtype=np.int64)
-        np.cumsum(lengths, out=offsets[1:])
-        counts = np.fromiter((count for _, count in ordered), dtype=np.int64, count=len(ordered))
-        data = np.frombuffer(b"".join(token for token, _ in ordered), dtype=np.uint8)
-        return cls(data, offsets, counts)
+        tokens = PackedBytes.of([token for token, _ in ordered])
+        counts = np.fromiter((count for _, count in ordered), np.int64, len(ordered))
+        return cls(np.frombuffer(tokens.data, np.uint8), tokens.offsets, counts)
 
     @classmethod
     def from_mapping(cls, counts: Mapping[bytes, int] | Mapping[str, int]) -> PretokenCounts:
@@ -359,7 +357,7 @@ def _encode(token: str | bytes) -> bytes:
         raise FormatError(f"pre-token {token!r} has a lone surrogate, which UTF-8 cannot encode") from None
 
 
-def _check_arrays(data: npt.NDArray[Any], offsets: npt.NDArray[Any], counts: npt.NDArray[Any]) -> None:
+def _check_arrays(data: NDArray[Any], offsets: NDArray[Any], counts: NDArray[Any]) -> None:
     if data.dtype != np.uint8 or offsets.dtype != np.int64 or counts.dtype != np.int64:
         raise FormatError(f"arrays of types {data.dtype}, {offsets.dtype}, {counts.dtype}; need uint8, int64, int64")
     if not (data.ndim == offsets.ndim == counts.ndim == 1) or len(offsets) != len(counts) + 1:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
 from bpeflow._util import native
+from bpeflow._util.packed import take_strings
 from bpeflow.counting.shards import MAX_COUNT
 from bpeflow.errors import CountOverflowError, NativeUnavailableError
 
@@ -26,11 +27,8 @@ BASE = 0x9E3779B97F4A7C15
 #: Bytes that are hashed at a time. Their temporary arrays, 32 bytes for each, fit into the L2 cache.
 _BLOCK = 1 << 15
 
-#: Pre-tokens that are copied at a time, to bound the memory of temporary arrays.
-_STEP = 1 << 17
 
-
-def pretoken_hashes(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+def pretoken_hashes(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Return the hash of each pre-token, evenly distributed over 64 bits.
 
     With the bytes b0, b1, … of a pre-token, it is the polynomial (b0 + 1) + (b1 + 1) B + (b2 + 1) B² + … modulo 2^64,
@@ -62,14 +60,14 @@ def pretoken_hashes(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64])
     return _mixed(hashes)
 
 
-def _powers(base: int, number: int) -> npt.NDArray[np.uint64]:
+def _powers(base: int, number: int) -> NDArray[np.uint64]:
     """Return the powers of `base` modulo 2^64, from the 0th on."""
     factors = np.full(number, base, dtype=np.uint64)
     factors[0] = 1
     return np.cumprod(factors)
 
 
-def _mixed(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _mixed(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Mix the bits of each number in place, one to one, so that its upper bits depend on all of them."""
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         hashes ^= hashes >> np.uint64(shift)
@@ -95,9 +93,7 @@ class Thinned:
     kept_positions: int
 
 
-def thin(
-    table: WordCounts, below: int, one_in: int
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def thin(table: WordCounts, below: int, one_in: int) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
     """Return the arrays of a table in which counts below `below` are thinned, in canonical order.
 
     Raises:
@@ -113,16 +109,15 @@ def thin(
         raise CountOverflowError(f"thin_rare: the count of pre-token {token!r} times {one_in} does not fit 64 bits")
     rare *= one_in
     order = canonical_order(table.data, table.offsets[kept], table.offsets[kept + 1], counts)
-    data, offsets = _copied(table, kept[order])
-    return data, offsets, counts[order]
+    return *take_strings(table.data, table.offsets, kept[order]), counts[order]
 
 
 def canonical_order(
-    data: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.int64],
-    ends: npt.NDArray[np.int64],
-    counts: npt.NDArray[np.int64],
-) -> npt.NDArray[np.int64]:
+    data: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    counts: NDArray[np.int64],
+) -> NDArray[np.int64]:
     """Return the indices of pre-tokens in canonical order. Pre-token `i` is `data[starts[i]:ends[i]]`."""
     order = np.empty(len(counts), dtype=np.int64)
     arrays = [np.ascontiguousarray(array) for array in (data, starts, ends, counts)]
@@ -133,18 +128,3 @@ def canonical_order(
         tokens = [data[start:end].tobytes() for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
         order[:] = sorted(range(len(counts)), key=lambda index: (-counts[index], tokens[index]))
     return order
-
-
-def _copied(table: WordCounts, words: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Return the bytes and the offsets of these pre-tokens, in this order."""
-    starts = table.offsets[words]
-    lengths = table.offsets[words + 1] - starts
-    offsets = np.zeros(len(words) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    data = np.empty(offsets[-1], dtype=np.uint8)
-    for begin in range(0, len(words), _STEP):
-        part = slice(begin, min(begin + _STEP, len(words)))
-        first, last = offsets[part.start], offsets[part.stop]
-        moved = np.repeat(starts[part] - offsets[part], lengths[part])
-        data[first:last] = table.data[moved + np.arange(first, last)]
-    return data, offsets

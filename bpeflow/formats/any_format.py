@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from bpeflow._util.text import unknown_name
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, TokenizerNotFoundError
 from bpeflow.formats import gpt2
 from bpeflow.formats.tokenizer_spec import NO_OPTIONS, TokenizerSpec, TransformersOptions, add_special_tokens
@@ -212,7 +213,7 @@ def _target(path: Path, name: str | None) -> tuple[Format, Path, bool]:
     if name is None:
         format_ = next(iter(matching), _GPT2)
     if format_ is None:
-        raise ConfigError(f"unknown format {name!r}; need one of {', '.join(known.name for known in FORMATS)}")
+        raise ConfigError(unknown_name("format", name, (known.name for known in FORMATS)))
     is_file = format_ in matching
     return format_, path if is_file else path / format_.file, is_file
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bpeflow._util.text import close_matches, short_repr
+from bpeflow._util.text import short_repr, suggestion
 from bpeflow.errors import InputTypeError, TokenizerNotFoundError
 from bpeflow.formats import any_format
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
@@ -74,10 +74,7 @@ def find_pretrained(name: str | Path, revision: str | None = None) -> tuple[Path
     path = Path(name).expanduser()
     if path.exists():
         return path, None
-    close = close_matches(name, _TIKTOKEN)
-    reasons = [
-        f"{name}: no such file or folder" + (f"; did you mean {close[0]}?" if close and name not in _TIKTOKEN else "")
-    ]
+    reasons = [f"{name}: no such file or folder{'' if name in _TIKTOKEN else suggestion(name, _TIKTOKEN)}"]
     if name in _TIKTOKEN:
         ranks = _TIKTOKEN[name]
         url = _TIKTOKEN_URL.format(ranks)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, suggestion
+from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, unknown_name
 from bpeflow.errors import ConfigError
 from bpeflow.formats.printable import merge_lines
 from bpeflow.formats.untrusted import Part, is_text, read_json
@@ -165,8 +165,7 @@ def find_name(name: str, folder: Path) -> Description:
         FormatError: the ``tokenizer_config.json`` in the folder is damaged.
     """
     if name not in PUBLISHED:
-        hint = suggestion(name, PUBLISHED)
-        raise ConfigError(f"known: unknown tokenizer {name!r}; {hint}the known ones are {', '.join(PUBLISHED)}")
+        raise ConfigError(f"known: {unknown_name('tokenizer', name, PUBLISHED)}")
     found = PUBLISHED[name]
     path = folder / CONFIG_FILE
     if not found.reserved or not path.is_file():

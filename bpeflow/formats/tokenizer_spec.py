@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -16,7 +17,7 @@ from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_r
 from bpeflow.errors import ConfigError, InputTypeError
 from bpeflow.pretokenize.normalizer import load_normalizer
 from bpeflow.pretokenize.patterns import NAMED_REGEXES
-from bpeflow.pretokenize.regex import load_pretokenizer, simplest_pattern
+from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer, simplest_pattern
 from bpeflow.vocab import MOST_GAPS, Vocab
 
 if TYPE_CHECKING:
@@ -51,6 +52,14 @@ class TokenizerSpec:
         if known != (self.pattern, self.unmatched, self.normalizer):
             vocab = vocab.annotated(pattern=self.pattern, unmatched=self.unmatched, normalizer=self.normalizer)
             object.__setattr__(self, "vocab", vocab)
+
+    @cached_property
+    def pretokenizer(self) -> Pretokenizer:
+        """Splits text as the pattern says. It is pickled with the spec, and so are its tables.
+
+        Raises `PatternError` or `ConfigError` if one of the three is invalid.
+        """
+        return load_pretokenizer(self.pattern, self.unmatched, self.normalizer)
 
     @classmethod
     def of(
@@ -112,7 +121,7 @@ def tokenizer_hash(tokenizer: TokenizerSpec) -> str:
     bpeflow.
     """
     vocab = tokenizer.vocab
-    regex = load_pretokenizer(tokenizer.pattern).regex
+    regex = tokenizer.pretokenizer.regex
     pattern = [*map(str.encode, steps_of(regex)), str(bool(tokenizer.whole_tokens)).encode()]
     if regex not in NAMED_REGEXES and tokenizer.unmatched != "drop":
         pattern.append(tokenizer.unmatched.encode())

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bpeflow._util.atomic import write_text
-from bpeflow._util.text import close_matches, short_repr
+from bpeflow._util.text import close_matches, short_repr, suggestion
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import huggingface
 from bpeflow.formats.published import CONFIG_FILE
@@ -189,9 +189,8 @@ def read_chat_template(name_or_path: str, special_tokens: Collection[str]) -> st
         return named.template
     path = Path(name_or_path).expanduser()
     if not path.exists():
-        close = close_matches(name_or_path, CHAT_TEMPLATES)
-        hint = f"did you mean {close[0]}?" if close else f"need a Jinja file, or {', '.join(CHAT_TEMPLATES)}"
-        raise ConfigError(f"chat_template: no file {name_or_path}; {hint}")
+        hint = suggestion(name_or_path, CHAT_TEMPLATES) or f"; need a Jinja file, or {', '.join(CHAT_TEMPLATES)}"
+        raise ConfigError(f"chat_template: no file {name_or_path}{hint}")
     text = read_text(path)
     if not text.strip():
         raise FormatError(f"{path}: an empty chat template")

@@ -17,7 +17,6 @@ from rich.text import Text
 
 from bpeflow._util.text import format_count
 from bpeflow.look.render import append_token, is_incomplete, literal, make_page, to_html
-from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.tokenizer.offsets import token_offsets
 from bpeflow.tokenizer.python_encoder import PretokenMerging, merge_table
 from bpeflow.tokenizer.special_tokens import SpecialChoice, SpecialTokens
@@ -345,7 +344,7 @@ class Explainer:
         self._tokenizer, self._vocab = tokenizer, vocab
         self._merges = merge_table(vocab.merge_ids)
         self._counts = vocab.merge_counts or (None,) * vocab.merge_count
-        self._pretokenizer = load_pretokenizer(tokenizer.pattern, tokenizer.unmatched, tokenizer.normalizer)
+        self._pretokenizer = tokenizer._pretokenizer
         whole = enumerate(vocab.ordinary_tokens) if tokenizer.to_spec().whole_tokens else ()
         self._whole = {token: token_id for token_id, token in whole if token}
 

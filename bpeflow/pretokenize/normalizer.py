@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Literal, get_args
 
-from bpeflow._util.text import NormalizerName, suggestion
+from bpeflow._util.text import NormalizerName, unknown_name
 from bpeflow.errors import ConfigError
 
 #: Start and end of a part of a text, in characters.
@@ -114,8 +114,7 @@ def load_normalizer(names: str | Iterable[str] = ()) -> Normalizer:
     for given in (names,) if isinstance(names, str) else names:
         name = next((name for name in known if name == given), None)
         if name is None:
-            hint = suggestion(str(given).lower(), known)
-            raise ConfigError(f"unknown normalizer {given!r}; {hint}there are: {', '.join(known)}")
+            raise ConfigError(unknown_name("normalizer", given, known))
         found.append(name)
     return Normalizer(tuple(found))
 

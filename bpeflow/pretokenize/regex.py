@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from itertools import chain, pairwise, zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from bpeflow._util.text import Pattern, UnmatchedPolicy, steps_of, suggestion
+from bpeflow._util.text import Pattern, UnmatchedPolicy, steps_of, unknown_name
 from bpeflow.errors import ConfigError, PatternError, UnmatchedTextError
 from bpeflow.pretokenize.limits import TimeLimit, check_size
 from bpeflow.pretokenize.normalizer import Normalizer, load_normalizer
@@ -287,8 +287,7 @@ def _expression(pattern: str) -> str:
     if not pattern:
         raise PatternError(f"the pattern is empty; use one of {', '.join(_NAMES)}, or a regular expression")
     if re.fullmatch(r"[A-Za-z0-9_-]+", pattern):
-        hint = suggestion(pattern.lower(), _NAMES)
-        raise PatternError(f"unknown pattern {pattern!r}; {hint}the named patterns are {', '.join(_NAMES)}")
+        raise PatternError(unknown_name("pattern", pattern, _NAMES))
     return pattern
 
 

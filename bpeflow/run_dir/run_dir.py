@@ -222,7 +222,7 @@ class RunDir:
             record_run(self.unfinished, settings, counts)
             self._began = True
             self._counts_stay = counts is None or same_folder(Path(counts).parent, self.path)
-            paths = {*settings.input, *(path for source in settings.sources for path in source.paths)}
+            paths = {path for source in settings.all_sources for path in source.paths}
             self._reads_once = not paths.isdisjoint((STDIN, DOCUMENTS))
 
     def write(self, name: str, dump: Callable[[Path], object]) -> None:

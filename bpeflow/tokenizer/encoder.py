@@ -21,6 +21,12 @@ DEFAULT_CACHE_BYTES = 256 * 1024 * 1024
 #: merged again.
 STREAM_CACHE_BYTES = 256 * 1024
 
+#: Ids: uint16 or uint32.
+IdArray = NDArray[np.unsignedinteger[Any]]
+
+#: The ids of texts, concatenated, and the end of each text's ids in that array.
+EncodedTexts = tuple[IdArray, NDArray[np.int64]]
+
 
 class Encoder(Protocol):
     """Encodes UTF-8 text to ids and decodes ids to bytes.
@@ -46,19 +52,15 @@ class Encoder(Protocol):
     def encode(self, text: bytes, specials: SpecialTokens) -> list[int]:
         """Encode one text. Optimised for short texts."""
 
-    def encode_to_array(
-        self, text: Utf8, specials: SpecialTokens, dtype: np.dtype[Any]
-    ) -> NDArray[np.unsignedinteger[Any]]:
+    def encode_to_array(self, text: Utf8, specials: SpecialTokens, dtype: np.dtype[Any]) -> IdArray:
         """Encode one text to an array that the caller owns."""
 
-    def encode_batch(
-        self, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]
-    ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
+    def encode_batch(self, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]) -> EncodedTexts:
         """Encode texts. Return their ids, concatenated, and the end of each text's ids in that array."""
 
     def encode_pretokens(
         self, data: NDArray[np.uint8], offsets: NDArray[np.int64], dtype: np.dtype[Any]
-    ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
+    ) -> EncodedTexts:
         """Encode texts that are pre-tokens already, and normalized: each is `data` from one offset to the next.
 
         Return the same as `encode_batch`.
@@ -67,7 +69,7 @@ class Encoder(Protocol):
     def count_tokens(self, text: Utf8, specials: SpecialTokens) -> int:
         """Return the number of ids that `encode` would return."""
 
-    def decode(self, ids: NDArray[np.unsignedinteger[Any]]) -> bytes:
+    def decode(self, ids: IdArray) -> bytes:
         """Return the bytes of ids, joined. `ids` must be one-dimensional, contiguous, and uint16 or uint32.
 
         Raises `UnknownTokenError` (see `unknown_token_error`) for an id outside the vocabulary or in a gap of it.

@@ -30,8 +30,14 @@ from bpeflow.errors import InvalidTextError, UnmatchedTextError, explain_memory_
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.native import chosen_instructions, new_pattern
 from bpeflow.pretokenize.patterns import Utf8
-from bpeflow.pretokenize.regex import load_pretokenizer
-from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, invalid_utf8_error, text_error, unknown_token_error
+from bpeflow.tokenizer.encoder import (
+    DEFAULT_CACHE_BYTES,
+    EncodedTexts,
+    IdArray,
+    invalid_utf8_error,
+    text_error,
+    unknown_token_error,
+)
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 
 #: Maximum length in bytes of a short text, whose ids go to a buffer that each session keeps. Larger: more texts avoid
@@ -88,7 +94,7 @@ class NativeEncoder:
         """
         self._spec = spec
         self._library = load_library("encode")
-        self._pretokenizer = load_pretokenizer(spec.pattern, spec.unmatched, spec.normalizer)
+        self._pretokenizer = spec.pretokenizer
         self._pattern = new_pattern("encode", self._pretokenizer)
         self._instructions = instructions or chosen_instructions()
         self._model = model or new_model(spec, first_level(spec))
@@ -122,9 +128,7 @@ class NativeEncoder:
         finally:
             self._idle.append(session)
 
-    def encode_to_array(
-        self, text: Utf8, specials: SpecialTokens, dtype: np.dtype[Any]
-    ) -> NDArray[np.unsignedinteger[Any]]:
+    def encode_to_array(self, text: Utf8, specials: SpecialTokens, dtype: np.dtype[Any]) -> IdArray:
         try:
             if self._takes_any_text:
                 return self._encode_to_array(text, specials, dtype)
@@ -135,9 +139,7 @@ class NativeEncoder:
         except UnmatchedTextError as error:
             raise self._explained(error, [bytes(text)], specials) from None
 
-    def _encode_to_array(
-        self, text: Utf8, specials: SpecialTokens, dtype: np.dtype[Any]
-    ) -> NDArray[np.unsignedinteger[Any]]:
+    def _encode_to_array(self, text: Utf8, specials: SpecialTokens, dtype: np.dtype[Any]) -> IdArray:
         session = self._take_session()
         try:
             ids = session.room(len(text), dtype)
@@ -147,9 +149,7 @@ class NativeEncoder:
         finally:
             self._idle.append(session)
 
-    def encode_batch(
-        self, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]
-    ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
+    def encode_batch(self, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]) -> EncodedTexts:
         native = self._pattern is not None
         try:
             if self._takes_any_text or (native and all(self._normalize(text) is text for text in texts)):
@@ -160,7 +160,7 @@ class NativeEncoder:
 
     def encode_pretokens(
         self, data: NDArray[np.uint8], offsets: NDArray[np.int64], dtype: np.dtype[Any]
-    ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
+    ) -> EncodedTexts:
         text = np.ascontiguousarray(data[offsets[0] : offsets[-1]])
         return self._encode_packed(text, offsets[1:] - offsets[0], NO_SPECIAL_TOKENS, dtype, None)
 
@@ -177,7 +177,7 @@ class NativeEncoder:
         finally:
             self._idle.append(session)
 
-    def decode(self, ids: NDArray[np.unsignedinteger[Any]]) -> bytes:
+    def decode(self, ids: IdArray) -> bytes:
         if len(ids) > _FEW_IDS:
             return self._decode(ids)
         try:
@@ -188,7 +188,7 @@ class NativeEncoder:
                 self._decoded[token_id] = self._decode(np.array([token_id], np.uint32))
             return decoded
 
-    def _decode(self, ids: NDArray[np.unsignedinteger[Any]]) -> bytes:
+    def _decode(self, ids: IdArray) -> bytes:
         arguments = (self._model, ids.ctypes.data, ids.itemsize, len(ids))
         size, function = c_uint64(), self._library.bpeflow_model_decode
         status = function(*arguments, None, byref(size))
@@ -219,7 +219,7 @@ class NativeEncoder:
         session: Session,
         text: Utf8,
         specials: SpecialTokens,
-        ids: NDArray[np.unsignedinteger[Any]] | None,
+        ids: IdArray | None,
     ) -> int:
         """Encode one text into `ids`, or only count its ids. Return their number."""
         encoding = session.encoding(self._pattern, self._native_specials(specials), ids)
@@ -231,7 +231,7 @@ class NativeEncoder:
 
     def _encode_pieces(
         self, pieces: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any], pattern: Handle | None
-    ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
+    ) -> EncodedTexts:
         """Encode texts. Return all ids, and the end of each text in them."""
         ends = np.fromiter(accumulate(map(len, pieces)), np.int64, len(pieces))
         return self._encode_packed(b"".join(pieces), ends, specials, dtype, pattern)
@@ -243,7 +243,7 @@ class NativeEncoder:
         specials: SpecialTokens,
         dtype: np.dtype[Any],
         pattern: Handle | None,
-    ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
+    ) -> EncodedTexts:
         """Encode texts that end at `ends`, or pre-tokens without a pattern."""
         start = text if isinstance(text, bytes) else text.ctypes.data
         id_ends = np.empty(len(ends), np.int64)
@@ -287,9 +287,7 @@ class NativeEncoder:
         except UnicodeDecodeError:
             raise invalid_utf8_error(text) from None
 
-    def _encode_in_pieces(
-        self, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]
-    ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
+    def _encode_in_pieces(self, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]) -> EncodedTexts:
         """Encode texts that are split here: at special tokens, and, with a pattern not compiled, into pre-tokens."""
         # A normalizer may make special tokens of other text. Without one, native code finds the special ones again.
         found = NO_SPECIAL_TOKENS if self._spec.normalizer else specials
@@ -355,12 +353,12 @@ class Session:
         short, long = _encode_prepared()
         self.to_ids = partial(short, byref(self._prepared[0]))
         self.to_room = partial(long, byref(self._prepared[1]))
-        self._room: NDArray[np.unsignedinteger[Any]] = np.empty(0, np.uint16)
+        self._room: IdArray = np.empty(0, np.uint16)
         self.specials: SpecialTokens | None = NO_SPECIAL_TOKENS  # of prepared calls; None while they change
         self._native_specials: Handle | None = None
         self._in_use: Handle | None = None
 
-    def room(self, length: int, dtype: np.dtype[Any]) -> NDArray[np.unsignedinteger[Any]]:
+    def room(self, length: int, dtype: np.dtype[Any]) -> IdArray:
         """Return memory for the ids of a text of `length` bytes. It is valid during one call; `take` takes the ids.
 
         Up to `_REUSED_ROOM` the session keeps it, and `to_room` writes to it.
@@ -373,10 +371,10 @@ class Session:
             encoding.id_size, encoding.ids, encoding.capacity = dtype.itemsize, self._room.ctypes.data, len(self._room)
         return self._room
 
-    def take(self, room: NDArray[np.unsignedinteger[Any]], written: int) -> NDArray[np.unsignedinteger[Any]]:
+    def take(self, room: IdArray, written: int) -> IdArray:
         """Return the ids that were written to a room, in an array that the caller owns."""
         if room is self._room:
-            ids: NDArray[np.unsignedinteger[Any]] = room[:written].copy()
+            ids: IdArray = room[:written].copy()
             return ids
         room.resize(written, refcheck=False)  # the rest was never written to, so it has not used memory
         return room
@@ -389,9 +387,7 @@ class Session:
         self._native_specials = native
         self.specials = specials
 
-    def encoding(
-        self, pattern: Handle | None, specials: Handle | None, ids: NDArray[np.unsignedinteger[Any]] | None
-    ) -> Encoding:
+    def encoding(self, pattern: Handle | None, specials: Handle | None, ids: IdArray | None) -> Encoding:
         """Return the parameters of an encoding call. If `ids` is None, the call only counts.
 
         The session holds `specials` during the call, as another thread may replace it in the encoder's cache.
@@ -442,7 +438,7 @@ def _new_specials(specials: SpecialTokens) -> Handle:
     return Handle(load_library("encode"), "specials", *arguments)
 
 
-def _as_list(ids: NDArray[np.unsignedinteger[Any]]) -> list[int]:
+def _as_list(ids: IdArray) -> list[int]:
     listed: list[int] = ids.tolist()
     return listed
 

@@ -18,7 +18,7 @@ from bpeflow.errors import ConfigError, InvalidTextError, PatternTimeoutError, S
 from bpeflow.pretokenize.cutter import Cutter, load_cutter
 from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.pretokenize.regex import Pretokenizer
-from bpeflow.tokenizer.encoder import Encoder, invalid_utf8_error, text_error
+from bpeflow.tokenizer.encoder import EncodedTexts, Encoder, invalid_utf8_error, text_error
 from bpeflow.tokenizer.special_tokens import SpecialTokens
 from bpeflow.tokenizer.validate import for_each
 
@@ -40,9 +40,6 @@ _BATCH = 100_000
 _GROUPS_PER_THREAD = 4
 
 Span = tuple[int, int]
-
-#: The ids of texts, concatenated, and the end of each text's ids in that array.
-EncodedTexts = tuple[NDArray[Any], NDArray[np.int64]]
 
 Result = TypeVar("Result")
 

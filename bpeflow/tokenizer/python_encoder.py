@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from bpeflow.errors import UnmatchedTextError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.patterns import Utf8
-from bpeflow.pretokenize.regex import load_pretokenizer
-from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, text_error, unknown_token_error
+from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, EncodedTexts, IdArray, text_error, unknown_token_error
 from bpeflow.tokenizer.special_tokens import SpecialTokens
 
 #: Longest pre-token that is cached, in characters. Longer ones hardly ever occur twice.
@@ -24,7 +23,7 @@ _MAX_CACHED_LENGTH = 32
 _ENTRY_BYTES = 400
 
 
-def merge_table(merge_ids: NDArray[np.unsignedinteger[Any]]) -> dict[tuple[int | None, int | None], tuple[int, int]]:
+def merge_table(merge_ids: IdArray) -> dict[tuple[int | None, int | None], tuple[int, int]]:
     """Return the rank of each merge and the id of its result, by the ids of its parts.
 
     Args:
@@ -100,7 +99,7 @@ class PythonEncoder:
         """Prepare a vocabulary. Raises `FormatError` if a byte, or a part or the result of a merge, has no id."""
         vocab = spec.vocab
         self._spec = spec
-        self._pretokenizer = load_pretokenizer(spec.pattern, spec.unmatched, spec.normalizer)
+        self._pretokenizer = spec.pretokenizer
         self._byte_ids = vocab.byte_ids
         self._merges = merge_table(vocab.merge_ids)
         self._whole = {token: i for i, token in enumerate(vocab.ordinary_tokens) if token} if spec.whole_tokens else {}
@@ -125,26 +124,22 @@ class PythonEncoder:
             raise text_error(error, text, specials, self._pretokenizer) from None
         return ids
 
-    def encode_to_array(
-        self, text: Utf8, specials: SpecialTokens, dtype: np.dtype[Any]
-    ) -> NDArray[np.unsignedinteger[Any]]:
+    def encode_to_array(self, text: Utf8, specials: SpecialTokens, dtype: np.dtype[Any]) -> IdArray:
         return np.array(self.encode(bytes(text), specials), dtype)
 
-    def encode_batch(
-        self, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]
-    ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
+    def encode_batch(self, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]) -> EncodedTexts:
         return _joined([self.encode(text, specials) for text in texts], dtype)
 
     def encode_pretokens(
         self, data: NDArray[np.uint8], offsets: NDArray[np.int64], dtype: np.dtype[Any]
-    ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
+    ) -> EncodedTexts:
         pretokens = (data[start:end].tobytes() for start, end in pairwise(offsets.tolist()))
         return _joined([self._encode_pretoken(pretoken) for pretoken in pretokens], dtype)
 
     def count_tokens(self, text: Utf8, specials: SpecialTokens) -> int:
         return len(self.encode(bytes(text), specials))
 
-    def decode(self, ids: NDArray[np.unsignedinteger[Any]]) -> bytes:
+    def decode(self, ids: IdArray) -> bytes:
         numbers = ids.tolist()
         try:
             return b"".join([self._tokens[token_id] for token_id in numbers])
@@ -172,9 +167,7 @@ class PythonEncoder:
         return [token_id for token_id in merging.ids if token_id is not None]
 
 
-def _joined(
-    encoded: Sequence[Sequence[int]], dtype: np.dtype[Any]
-) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
+def _joined(encoded: Sequence[Sequence[int]], dtype: np.dtype[Any]) -> EncodedTexts:
     """Return the ids of several texts as one array, and the end of each text's ids in it."""
     ends = np.cumsum([len(ids) for ids in encoded], dtype=np.int64)
     return np.array([token_id for ids in encoded for token_id in ids], dtype), ends

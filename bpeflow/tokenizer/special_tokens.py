@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from typing import Literal
 
 from bpeflow._util.literals import Literals, special_bytes
-from bpeflow._util.text import close_matches
+from bpeflow._util.text import suggestion
 from bpeflow.errors import InputTypeError, SpecialTokenError
 from bpeflow.pretokenize.patterns import Utf8
 
@@ -136,8 +136,7 @@ class SpecialTokenControl:
             raise InputTypeError(f'{parameter} is {choice!r}; it must be "all" or a collection of special tokens')
         names = frozenset(choice)
         for name in names - self._ids.keys():
-            nearest = close_matches(str(name), self._ids)
-            hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+            hint = suggestion(str(name), self._ids)
             raise SpecialTokenError(f"{parameter}: {name!r} is not a special token of this tokenizer{hint}")
         return names
 

@@ -16,17 +16,16 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 import bpeflow
-from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, close_matches
+from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, unknown_name
 from bpeflow.errors import ConfigError, InputTypeError, NativeUnavailableError, SpecialTokenError, UnknownTokenError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens, tokenizer_hash
 from bpeflow.pretokenize.patterns import Utf8
-from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer
 from bpeflow.signatures import takes_settings
-from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, Encoder
+from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, EncodedTexts, Encoder
 from bpeflow.tokenizer.native_encoder import NativeEncoder
 from bpeflow.tokenizer.offsets import Offsets, token_lengths, token_offsets
 from bpeflow.tokenizer.padding import Padding
-from bpeflow.tokenizer.parallel import EncodedTexts, concatenate, encode_text, encode_texts
+from bpeflow.tokenizer.parallel import concatenate, encode_text, encode_texts
 from bpeflow.tokenizer.python_encoder import PythonEncoder
 from bpeflow.tokenizer.special_tokens import (
     NO_SPECIAL_TOKENS,
@@ -143,7 +142,7 @@ class Tokenizer:
         self._control = SpecialTokenControl(spec.vocab.special_tokens)
         self._encoder = new_encoder(spec, encoder, cache_bytes)
         self._stream_encoder = self._encoder.with_cache(min(cache_bytes, STREAM_CACHE_BYTES))
-        self._pretokenizer = load_pretokenizer(spec.pattern, spec.unmatched, spec.normalizer)
+        self._pretokenizer = spec.pretokenizer
         self._every_special = self._control.every
         self._tokens = len(spec.vocab)
         self._dtype = smallest_dtype(self._tokens)
@@ -418,13 +417,8 @@ class Tokenizer:
         """Return what a tokenizer file can hold: the vocabulary, the pattern, `whole_tokens` and the normalizer."""
         return self._spec
 
-    def __reduce__(self) -> tuple[Callable[..., Self], tuple[TokenizerSpec, Pretokenizer]]:
-        return partial(type(self)._load_pickled, **self._options), (self._spec, self._pretokenizer)
-
-    @classmethod
-    def _load_pickled(cls, spec: TokenizerSpec, _: Pretokenizer, **options: Any) -> Self:
-        """Load a tokenizer after its pre-tokenizer, with which the tables of the pattern come to this process."""
-        return cls.from_spec(spec, **options)
+    def __reduce__(self) -> tuple[Callable[..., Self], tuple[TokenizerSpec]]:
+        return partial(type(self).from_spec, **self._options), (self._spec,)
 
     # ---- vocabulary ----
 
@@ -937,9 +931,7 @@ def new_encoder(spec: TokenizerSpec, name: str = "auto", cache_bytes: int = DEFA
         FormatError: the vocabulary and the merges do not fit each other.
     """
     if name not in ("auto", *ENCODERS):
-        nearest = close_matches(str(name), ENCODERS)
-        hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-        raise ConfigError(f"unknown encoder {name!r}; {hint}there are: auto, {', '.join(ENCODERS)}")
+        raise ConfigError(unknown_name("encoder", name, ("auto", *ENCODERS)))
     if not isinstance(cache_bytes, int) or not 0 <= cache_bytes < 1 << 63:
         raise ConfigError(f"cache_bytes is {cache_bytes!r}; it must be an integer number of bytes, 0 for no cache")
     if name != "python":

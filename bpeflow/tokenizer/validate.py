@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from bpeflow._util.text import close_matches, short_repr
+from bpeflow._util.text import short_repr, suggestion
 from bpeflow.errors import (
     ConfigError,
     FormatError,
@@ -270,5 +270,4 @@ def hint_for(name: str, known: Iterable[str]) -> str:
     """Return what to use instead of a name, as the end of a message; empty if nothing is like it."""
     if name in _OTHER_NAMES:
         return f"; use {_OTHER_NAMES[name]}"
-    close = close_matches(name, [other for other in known if not other.startswith("_")])
-    return f"; did you mean {close[0]!r}?" if close and not name.startswith("_") else ""
+    return "" if name.startswith("_") else suggestion(name, [other for other in known if not other.startswith("_")])

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
 from bpeflow._util.machine import available_memory
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, format_count, format_size, show_token
@@ -325,7 +325,7 @@ def _step_to_the_end(
             checkpoint.save(pairs, counts)
 
 
-def _pairs_of(records: npt.NDArray[np.void], tokens: list[bytes]) -> list[Merge]:
+def _pairs_of(records: NDArray[np.void], tokens: list[bytes]) -> list[Merge]:
     """Return the bytes of the pairs, and append the new tokens to `tokens`."""
     left_ids, right_ids = records["left"].tolist(), records["right"].tolist()
     for left_id, right_id, token in zip(left_ids, right_ids, records["token"].tolist(), strict=True):

@@ -115,8 +115,7 @@ def check_first_stage(learned: RunReport | None, learning: Mapping[str, Any]) ->
 
 def check_rereadable(settings: Settings) -> None:
     """Raise `ConfigError` for standard input, as the corpus is read once for each stage."""
-    paths = {*settings.input, *(path for source in settings.sources for path in source.paths)}
-    if STDIN in paths:
+    if any(STDIN in source.paths for source in settings.all_sources):
         raise ConfigError(
             "superwords: the corpus is read twice, once for each stage, and standard input can be read only once: "
             "write it to a file"

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
 from bpeflow._util.byte_level import mergeable_bytes
 from bpeflow._util.text import Pattern, format_count
@@ -51,7 +51,7 @@ def split_off_tokenizer(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], T
 def resolve_initial(settings: Settings, base: TokenizerSpec | None = None) -> tuple[Settings, TokenizerSpec | None]:
     """Return the tokenizer to extend, and the settings with its pattern and special tokens.
 
-    A pattern that the settings give must be the tokenizer's, but CS336's pickles and GPT-2's two files alone have none,
+    A pattern that the settings give must be the tokenizer's, but GPT-2's two files and ranks alone have none,
     so it may be given for them. The tokenizer's special tokens follow those that the settings give, which are new or
     its own. The first one, which separates documents, is a token of its that ends texts, unless the settings name one
     or a special token of its. Without `base` the tokenizer is read from `init_from`. Raises `ConfigError` if it does
@@ -71,8 +71,7 @@ def resolve_initial(settings: Settings, base: TokenizerSpec | None = None) -> tu
     if "normalizer" in given and base.normalizer != settings.normalizer:
         its, here = (", ".join(names) or "none" for names in (base.normalizer, settings.normalizer))
         raise ConfigError(f"init_from: the normalizer of {path} is {its}, and here it is {here}: leave it out")
-    custom = load_pretokenizer(base.pattern).custom
-    if custom and "unmatched" in given and settings.unmatched != base.unmatched:
+    if base.pretokenizer.custom and "unmatched" in given and settings.unmatched != base.unmatched:
         raise ConfigError(
             f"init_from: in {path} unmatched is {base.unmatched}, and here it is {settings.unmatched}: leave it out"
         )
@@ -255,8 +254,8 @@ def _encode_words(counts: PretokenCounts, base: TokenizerSpec, task: MergeTask) 
     if counts.cut is not None:  # a fragment can be equal to a token that only a whole pre-token becomes
         base = replace(base, whole_tokens=False)
     encoder = new_encoder(base, cache_bytes=0)  # no pre-token occurs twice
-    ids: list[npt.NDArray[np.uint32]] = []
-    lengths: list[npt.NDArray[np.int64]] = []
+    ids: list[NDArray[np.uint32]] = []
+    lengths: list[NDArray[np.int64]] = []
     for _, found, ends in encoded_batches(encoder, counts):
         ids.append(number_of_id[found])
         lengths.append(np.diff(ends, prepend=0))

@@ -17,12 +17,13 @@ from bpeflow.config import (
     Settings,
     SourceSettings,
     all_settings,
-    load_settings,
+    load_values,
     make_settings,
     override,
 )
 from bpeflow.config.encoding import EncodeSettings
 from bpeflow.errors import ConfigError, SettingsError
+from bpeflow.run_dir.resume import make_run_settings
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 SMALL = {"input": "a.txt", "vocab_size": 300}
@@ -40,6 +41,10 @@ def test_settings_as_json() -> None:
     settings = Settings(**values)
     assert settings.to_json() == settings.model_dump(mode="json")
     assert settings.to_json({"out_dir", "memory_limit"}) == {"out_dir": "runs/a", "memory_limit": 3_000_000_000}
+
+
+def load_settings(path: Path, overrides: dict[str, Any] | None = None) -> Settings:
+    return make_run_settings(load_values(path, overrides), str(path), overrides or ())
 
 
 def write(folder: Path, text: str) -> Path:

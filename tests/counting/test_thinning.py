@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from oracle import naive_merges
 
 from bpeflow import learn_merges
+from bpeflow._util import packed
 from bpeflow.backends.base import MergeBackend
 from bpeflow.config import MergeSettings
 from bpeflow.counting import thinning
@@ -90,7 +91,7 @@ def test_ties_are_ordered_by_all_bytes(count: int) -> None:
 
 
 def test_large_tables_are_thinned_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thinning, "_STEP", 100)
+    monkeypatch.setattr(packed, "_STEP", 100)
     table = {b"%d" % number: 1 + number % 7 for number in range(2000)}
     found = PretokenCounts.from_mapping(table).thin(below=4, keep=0.5)
     assert found == PretokenCounts.from_mapping(thinned(table, 4, 2))

@@ -75,7 +75,7 @@ def test_convert_reports_wrong_arguments(tmp_path: Path, capsys: pytest.CaptureF
     for arguments, message in [
         (
             [str(run), str(tmp_path / "x"), "--to", "sentencepiece"],
-            "unknown format 'sentencepiece'; need one of gpt2, hugg",
+            "unknown format 'sentencepiece'; there are: gpt2, hugg",
         ),
         (
             [str(run), str(tmp_path / "x.tiktoken"), "--to", "huggingface"],

@@ -236,7 +236,7 @@ def test_a_file_is_written_alone(tokenizer: Tokenizer, tmp_path: Path) -> None:
         ({"pad": "the"}, r"^pad: 'the' is not a special token of the tokenizer; it has \['<\|endoftext\|>', "),
         ({"max_length": 0}, "^max_length: need a number of tokens, at least 1, found 0"),
         ({"chat_template": "llama3"}, r"chat_template llama3 needs .*: <\|start_header_id\|> <\|end_header"),
-        ({"chat_template": "chat-ml"}, "chat_template: no file chat-ml; did you mean chatml?"),
+        ({"chat_template": "chat-ml"}, "chat_template: no file chat-ml; did you mean 'chatml'?"),
         ({"chat_template": "x/y.jinja"}, "no file x/y.jinja; need a Jinja file, or chatml, llama3, phi3"),
         ({"add_bos": True}, "^add_bos: there is no token to add; give bos"),
     ],

@@ -109,7 +109,7 @@ def test_the_error_for_a_mistyped_name_suggests_the_nearest(mistyped: str, neare
 
 
 def test_the_error_for_a_single_word_that_is_not_a_name_lists_the_names() -> None:
-    with pytest.raises(PatternError, match="unknown pattern 'word'; the named patterns are gpt2, cl100k"):
+    with pytest.raises(PatternError, match="unknown pattern 'word'; there are: gpt2, cl100k"):
         load_pretokenizer("word")
 
 
