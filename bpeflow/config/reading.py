@@ -14,7 +14,6 @@ from pydantic import BaseModel, ValidationError
 from bpeflow._util.text import close_matches, one_line, short_repr
 from bpeflow.config.fields import Section, all_settings
 from bpeflow.config.sections import EngineSettings, MonitorSettings, OutputSettings
-from bpeflow.config.settings import Settings
 from bpeflow.errors import ConfigError, SettingsError
 
 SettingsType = TypeVar("SettingsType", bound=BaseModel)
