@@ -35,12 +35,18 @@ WORK: dict[str, Callable[[Path, Path], list[str]]] = {
 }
 
 
+def processes(run: Run) -> list[psutil.Process]:
+    """Return the processes of a run, the main one first; none if it has ended."""
+    with suppress(psutil.NoSuchProcess):
+        return [main := psutil.Process(run.process.pid), *main.children(recursive=True)]
+    return []
+
+
 def strike(run: Run, kind: str, choose: random.Random) -> None:
     """Do to a run what its kind says, unless it has ended. A worker may also be the server that forks them."""
     if kind == "a worker":
-        with suppress(psutil.NoSuchProcess):
-            workers = psutil.Process(run.process.pid).children(recursive=True)
-            choose.choice(workers or [psutil.Process(run.process.pid)]).kill()
+        with suppress(IndexError, psutil.NoSuchProcess):
+            choose.choice(processes(run)[1:] or processes(run)).kill()
     elif kind == "main":
         run.kill()
     else:
@@ -50,8 +56,8 @@ def strike(run: Run, kind: str, choose: random.Random) -> None:
 def shared_memory(run: Run) -> set[str]:
     """Return what the processes of a run have mapped of /dev/shm."""
     found: set[str] = set()
-    with suppress(psutil.NoSuchProcess, OSError):
-        for process in (main := psutil.Process(run.process.pid), *main.children(recursive=True)):
+    for process in processes(run):
+        with suppress(OSError):  # it has ended
             found |= {*re.findall(r"/dev/shm/\S+", Path(f"/proc/{process.pid}/maps").read_text())}
     return found
 
@@ -74,7 +80,7 @@ def test_nothing_of_multiprocessing_is_left(work: str, tmp_path: Path) -> None:
         kind = ("main", "a worker", "Ctrl-C", "SIGTERM")[number % 4]
         run = Run(command, tmp_path).start()
         time.sleep(seconds * choose.uniform(0.05, 1))
-        had_workers += bool(psutil.Process(run.process.pid).children()) if run.process.poll() is None else 0
+        had_workers += len(processes(run)) > 1
         assert not shared_memory(run)
         strike(run, kind, choose)
         run.end()
