@@ -48,10 +48,11 @@ def load_pretrained(
     special_tokens: Mapping[str, int | None] | Iterable[str] = (),
     known: str | None = None,
     revision: str | None = None,
+    normalizer: str | Iterable[str] | None = "auto",
 ) -> TokenizerSpec:
     """Read a tokenizer by path or name. `find_pretrained` and `any_format.load` explain the arguments and errors."""
     found, published = find_pretrained(name, revision)
-    return any_format.load(found, pattern, special_tokens, known or published)
+    return any_format.load(found, pattern, special_tokens, known or published, normalizer)
 
 
 def find_pretrained(name: str | Path, revision: str | None = None) -> tuple[Path | Any, str | None]:

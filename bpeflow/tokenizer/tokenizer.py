@@ -309,6 +309,7 @@ class Tokenizer:
         *,
         revision: str | None = None,
         known: str | None = None,
+        normalizer: str | Iterable[str] | None = "auto",
         encoder: str = "auto",
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> Self:
@@ -324,6 +325,7 @@ class Tokenizer:
             special_tokens: as for `load`.
             revision: a branch, a tag or a commit of the hub.
             known: as for `load`.
+            normalizer: as for `load`.
             encoder: as for the constructor.
             cache_bytes: as for the constructor.
 
@@ -333,7 +335,7 @@ class Tokenizer:
         """
         from bpeflow.formats import hub
 
-        spec = hub.load_pretrained(name, pattern, special_tokens or (), known, revision)
+        spec = hub.load_pretrained(name, pattern, special_tokens or (), known, revision, normalizer)
         return cls.from_spec(spec, encoder=encoder, cache_bytes=cache_bytes)
 
     @takes_settings

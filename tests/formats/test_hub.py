@@ -45,6 +45,7 @@ def test_encodings_come_from_the_cache_of_tiktoken(cache: Path) -> None:
     put(cache, "o200k_base")
     gpt2 = Tokenizer.from_pretrained("gpt2")
     assert gpt2 == Tokenizer.from_pretrained("r50k_base") == Tokenizer.load(real_data("vocabs/r50k_base.tiktoken"))
+    assert [Tokenizer.from_pretrained("gpt2", normalizer=name).normalizer for name in ("nfc", None)] == [("nfc",), ()]
     assert Tokenizer.from_pretrained("o200k_harmony").token_to_id("<|channel|>") == 200005
 
 
