@@ -5,6 +5,7 @@
 // tokens: its transitions say where pieces begin, and which matching has to be done again by the automaton.
 #pragma once
 
+#include "beliefs.hpp"
 #include "bpeflow.h"
 #include "characters.hpp"
 #include "failure.hpp"
@@ -151,6 +152,8 @@ class Automaton {
     bool is_looped(std::uint64_t word) const {
         return ((word | ((word + reach_least_) & ~(word + pass_greatest_))) & EACH * 128) == 0;
     }
+    const Beliefs &beliefs() const { return beliefs_; }
+    std::size_t config_before(const std::uint8_t *position) const { return beliefs_.config_before(position) * row_; }
     const std::uint16_t *moves() const { return moves_.data(); }
     const std::uint8_t *flags() const { return flags_.data(); }
     const std::uint16_t *pair_moves() const { return pair_moves_.data(); }
@@ -220,6 +223,10 @@ class Automaton {
         for (std::size_t config = 0; config < given.configs; config++)
             pair_flags_[(config + 1) * row_ - 1] = static_cast<std::uint8_t>(given.info[config] & (IN_GAP | FRESH));
         find_loops();
+        beliefs_.make(
+            given.configs, ascii_,
+            [&](std::size_t config, std::size_t column) { return flags_[config * row_ + column]; },
+            [&](std::size_t config, std::size_t column) { return moves_[config * row_ + column] / row_; });
     }
 
     // Most published patterns of several steps begin with one that looks for digits or for characters beyond ASCII. It
@@ -271,6 +278,7 @@ class Automaton {
     std::size_t row_ = 0, after_gap_ = 0;
     std::vector<std::uint8_t> flags_, pair_flags_;
     std::vector<std::uint16_t> moves_, pair_moves_;
+    Beliefs beliefs_;
     bool has_loops_ = false;
     std::uint64_t reach_least_ = 0, pass_greatest_ = 0; // added to a byte, they reach 128 from a stop on, and beyond it
     std::uint16_t first_of_pair_[128] = {}, second_of_pair_[128] = {}; // their sum is the column of a pair

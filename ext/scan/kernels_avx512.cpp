@@ -104,10 +104,43 @@ std::size_t least(const std::int32_t *numbers, std::size_t count) {
             return i + static_cast<std::size_t>(__builtin_ctz(equal));
 }
 
+__attribute__((target("avx512vbmi"))) std::size_t follow_with_vbmi(const BeliefTables &tables,
+                                                                  const std::uint8_t *text, std::size_t blocks,
+                                                                  Followed *followed) {
+    const auto load = [](const std::uint8_t *from) { return _mm512_loadu_si512(from); };
+    const __m512i columns[] = {load(tables.column), load(tables.column + 64)};
+    const __m512i next[] = {load(tables.next), load(tables.next + 64), load(tables.next + 128), load(tables.next + 192)};
+    const __m512i flags[] = {load(tables.flags), load(tables.flags + 64), load(tables.flags + 128),
+                             load(tables.flags + 192)};
+#define LOOK_UP(table, index)                                                                                          \
+    _mm512_mask_blend_epi8(_mm512_movepi8_mask(index), _mm512_permutex2var_epi8(table[0], index, table[1]),           \
+                           _mm512_permutex2var_epi8(table[2], index, table[3]))
+    for (std::size_t i = 0; i < blocks; i++, text += BLOCK) {
+        const __m512i here = load(text), first = load(text - BeliefTables::HISTORY);
+        if (_mm512_movepi8_mask(_mm512_or_si512(here, first))) return i;
+        __m512i index = _mm512_permutex2var_epi8(columns[0], first, columns[1]);
+        for (std::size_t back = BeliefTables::HISTORY; back-- > 0;) {
+            const __m512i column = _mm512_permutex2var_epi8(columns[0], load(text - back), columns[1]);
+            index = _mm512_add_epi8(LOOK_UP(next, index), column);
+        }
+        const __m512i of = LOOK_UP(flags, index);
+        const auto with = [&](char flag) { return _mm512_test_epi8_mask(of, _mm512_set1_epi8(flag)); };
+        if (with(static_cast<char>(128)) | with(32) >> 63) return i;
+        followed[i] = {with(1), with(2), with(4), with(8), with(16)};
+    }
+#undef LOOK_UP
+    return blocks;
+}
+
+std::size_t follow(const BeliefTables &tables, const std::uint8_t *text, std::size_t blocks, Followed *followed) {
+    static const bool here = __builtin_cpu_supports("avx512vbmi") != 0;
+    return here ? follow_with_vbmi(tables, text, blocks, followed) : 0;
+}
+
 } // namespace
 
 const Kernels KERNELS_AVX512 = {"avx512", classify_with<Block512>, Utf8Check<Vector512>::is_utf8, positions, find,
-                                least};
+                                least, follow};
 
 } // namespace bpeflow
 #endif

@@ -6,6 +6,7 @@
 #include "bpeflow.h"
 #include "failure.hpp"
 #include "hash.hpp"
+#include "kernels.hpp"
 #include "pretoken_batch.hpp"
 
 #include <algorithm>
@@ -43,8 +44,8 @@ class StepScan {
     using Bytes = const std::uint8_t *;
 
     // The last step has no `next`.
-    StepScan(const Automaton &automaton, StepScan *next, PieceSink &sink)
-        : automaton_(automaton), next_(next), sink_(sink), attempts_(automaton) {
+    StepScan(const Kernels &kernels, const Automaton &automaton, StepScan *next, PieceSink &sink)
+        : kernels_(kernels), automaton_(automaton), next_(next), sink_(sink), attempts_(automaton) {
         begin_at(nullptr);
     }
 
@@ -79,8 +80,10 @@ class StepScan {
         bool in_gap;
     };
 
+    // Blocks whose beliefs are followed at a time.
+    static constexpr std::size_t BLOCKS = 16;
     // Pieces that are passed on at a time, or a few more; and how many more.
-    static constexpr std::size_t some = 4096, beyond = 32;
+    static constexpr std::size_t some = 4096, beyond = (BLOCKS + 1) * BLOCK;
     // The hot loop covers at most this many bytes before it makes sure that the next ones have offsets.
     static constexpr std::ptrdiff_t stretch = 1 << 16;
     static constexpr std::ptrdiff_t greatest_offset = std::numeric_limits<std::int32_t>::max();
@@ -112,6 +115,7 @@ class StepScan {
         const std::uint8_t *const flags_of = automaton.flags(), *const pair_flags_of = automaton.pair_flags();
         const std::uint16_t *const first_of = automaton.first_of_pair(), *const second_of = automaton.second_of_pair();
         Bytes position = start, attempt = start, previous = start, base = base_;
+        Bytes next_block = kernels_.follow && automaton.beliefs().made() ? start + BeliefTables::HISTORY : stop;
         std::size_t config = 0;
         std::uint32_t *put = put_;
         const auto offset_of = [&base](Bytes of) { return static_cast<std::uint32_t>(of - base); };
@@ -152,6 +156,23 @@ class StepScan {
                     put = put_;
                     base = base_;
                 }
+                if (position >= next_block) {
+                    next_block = position + BLOCK;
+                    const auto blocks = std::min(BLOCKS, static_cast<std::size_t>(last_word + 8 - position) / BLOCK);
+                    Followed followed[BLOCKS];
+                    const std::size_t known =
+                        blocks == 0 ? 0 : kernels_.follow(automaton.beliefs().tables(), position, blocks, followed);
+                    if (known > 0) {
+                        put_ = put;
+                        put_blocks<GAPS>(position, previous, attempt, followed, known);
+                        put = put_;
+                        position += known * BLOCK;
+                        next_block = known == blocks ? position : position + BLOCK;
+                        previous = position - 1;
+                        config = automaton.config_before(position);
+                        continue;
+                    }
+                }
                 const std::uint64_t word = load_word(position);
                 if (LOOPS && automaton.is_looped(word) && automaton.info(config) & Automaton::LOOPS) {
                     previous = position + 7;
@@ -181,6 +202,7 @@ class StepScan {
                             base = base_;
                             position = attempt = previous = place.position;
                             config = place.in_gap ? automaton.after_gap() : 0;
+                            next_block = std::max(next_block, position + BeliefTables::HISTORY);
                             continue;
                         }
                         if (GAPS && flags & Automaton::GAP_ENDS) note_gap(put);
@@ -201,6 +223,31 @@ class StepScan {
         if (!GAPS) return {last(), false};
         const unsigned info = automaton.info(config);
         return {info & Automaton::FRESH ? position : std::max(attempt, last()), (info & Automaton::IN_GAP) != 0};
+    }
+
+    // Put the boundaries in blocks that beliefs have been followed through. The first block begins at `position`.
+    template <bool GAPS>
+    void put_blocks(Bytes position, Bytes previous, Bytes &attempt, const Followed *followed, std::size_t blocks) {
+        if (GAPS && followed[0].gap_ends & 1) note_gap(put_);
+        *put_ = static_cast<std::uint32_t>(previous - base_);
+        put_ += followed[0].piece_before_previous & 1;
+        if (GAPS && followed[0].attempt_before_previous & 1) attempt = previous;
+        std::uint64_t starts[BLOCKS];
+        std::uint32_t *put = put_;
+        for (std::size_t i = 0; i < blocks; i++) {
+            const Followed &here = followed[i];
+            const auto shifted = [&](std::uint64_t Followed::*of) {
+                return here.*of >> 1 | (i + 1 < blocks ? followed[i + 1].*of << 63 : 0);
+            };
+            starts[i] = here.piece_here | shifted(&Followed::piece_before_previous);
+            if (!GAPS) continue;
+            for (std::uint64_t gaps = shifted(&Followed::gap_ends); gaps; gaps &= gaps - 1)
+                note_gap(put + __builtin_popcountll(starts[i] & ((gaps & -gaps) - 1)));
+            put += __builtin_popcountll(starts[i]);
+            if (const std::uint64_t attempts = here.attempt_here | shifted(&Followed::attempt_before_previous))
+                attempt = position + i * BLOCK + 63 - __builtin_clzll(attempts);
+        }
+        put_ += kernels_.positions(starts, blocks, static_cast<std::uint32_t>(position - base_), put_);
     }
 
     // Match at a place where the transducer has lost track. If that read far beyond the match, go on with the automaton,
@@ -310,6 +357,7 @@ class StepScan {
         sink_.emit(sink_.context, {base_, offsets_, ends, kept});
     }
 
+    const Kernels &kernels_;
     const Automaton &automaton_;
     StepScan *const next_;
     PieceSink &sink_;
