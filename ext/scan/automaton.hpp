@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -53,6 +54,20 @@ class CharacterClasses {
         : blocks_(unicode::BLOCKS, unicode::BLOCKS + BLOCKS), leaves_(sizeof unicode::CLASSES) {
         const auto *const bits = reinterpret_cast<const std::uint8_t *>(unicode::CLASSES);
         std::transform(bits, bits + leaves_.size(), leaves_.begin(), [&](std::uint8_t of) { return of_bits[of]; });
+    }
+
+    // From two others: characters of the classes a and b have the class join(a, b).
+    template <typename Join>
+    CharacterClasses(const CharacterClasses &one, const CharacterClasses &other, const Join &join) : blocks_(BLOCKS) {
+        std::map<std::pair<std::uint16_t, std::uint16_t>, std::uint16_t> known; // leaves, by those that they join
+        for (std::uint32_t block = 0; block < BLOCKS; block++) {
+            const auto leaf = static_cast<std::uint16_t>(leaves_.size() / BLOCK_SIZE);
+            const auto [found, is_new] = known.try_emplace({one.blocks_[block], other.blocks_[block]}, leaf);
+            blocks_[block] = found->second;
+            if (!is_new) continue;
+            const std::uint32_t first = block * BLOCK_SIZE;
+            for (std::uint32_t i = first; i < first + BLOCK_SIZE; i++) leaves_.push_back(join(one[i], other[i]));
+        }
     }
 
     std::uint8_t &operator[](std::uint32_t code_point) {
@@ -121,6 +136,7 @@ class Automaton {
         : Automaton(given, (check_classes(given),
                             CharacterClasses(given.first, given.range_class, given.ranges, given.classes))) {}
 
+    const CharacterClasses &classes() const { return classes_; }
     bool has_gaps() const { return has_gaps_; }
     bool has_transducer() const { return !flags_.empty(); }
 
@@ -145,6 +161,7 @@ class Automaton {
     bool matches_at_end(std::size_t state) const { return next_[state + columns_ - 1] & 1; }
 
     // The transducer. A configuration is the index of its row.
+    std::size_t end_column() const { return columns_ - 1; } // of the end of the text
     std::size_t after_gap() const { return after_gap_; }
     std::uint8_t info(std::size_t config) const { return pair_flags_[config + row_ - 1]; }
     bool has_loops() const { return has_loops_; }

@@ -26,12 +26,6 @@ namespace bpeflow {
 // contains all configurations. So if no transition in a block is `UNKNOWN`, its flags are those of the transducer.
 class Beliefs {
   public:
-    // The flags of transitions are those of `Automaton`, and these.
-    enum : std::uint8_t {
-        VAGUE = 32, // the belief after it has several configurations
-        UNKNOWN = 128,
-    };
-
     // flags(config, class) and move(config, class) describe the transducer. `class_of` are the classes of ASCII characters.
     template <typename Flags, typename Move>
     void make(std::size_t configs, const std::uint8_t (&class_of)[128], const Flags &flags, const Move &move) {
@@ -53,13 +47,14 @@ class Beliefs {
                     const unsigned here = flags(config, classes[column]);
                     all |= here;
                     common &= here;
-                    if (!(here & UNKNOWN)) after |= std::uint64_t{1} << move(config, classes[column]);
+                    if (!(here & Followed::UNKNOWN)) after |= std::uint64_t{1} << move(config, classes[column]);
                 }
                 const std::size_t next = find_or_add(beliefs, after, most);
                 const bool vague = (beliefs[next] & (beliefs[next] - 1)) != 0;
                 const std::size_t entry = number * columns + column;
                 tables_.next[entry] = static_cast<std::uint8_t>(next * columns);
-                tables_.flags[entry] = static_cast<std::uint8_t>(all | (all != common ? UNKNOWN : 0) | (vague ? VAGUE : 0));
+                tables_.flags[entry] = static_cast<std::uint8_t>(all | (all != common ? Followed::UNKNOWN : 0) |
+                                                                 (vague ? Followed::VAGUE : 0));
             }
         for (std::size_t number = 0; number < beliefs.size(); number++)
             config_[number * columns] = static_cast<std::uint8_t>(__builtin_ctzll(beliefs[number]));

@@ -130,18 +130,19 @@ Unmatched scan_steps(const Pattern &pattern, const Kernels &kernels, const std::
     const auto pass = [](const void *context, const PretokenBatch &batch) {
         (*static_cast<const Emit *>(context))(batch);
     };
+    const std::vector<Automaton> &steps = pattern.scanned();
     PieceSink sink{pass, &emit, pattern.unmatched, {}};
     const auto cut = [&](StepScan &first) {
         first.cut(text, text + length, false);
         first.finish();
         return sink.unmatched;
     };
-    StepScan last(kernels, pattern.steps.back(), nullptr, sink);
-    if (pattern.steps.size() == 1) return cut(last);
+    StepScan last(kernels, steps.back(), nullptr, sink);
+    if (steps.size() == 1) return cut(last);
     std::vector<std::unique_ptr<StepScan>> before; // last but one, …
     StepScan *next = &last;
-    for (std::size_t i = pattern.steps.size() - 1; i-- > 0; next = before.back().get())
-        before.push_back(std::make_unique<StepScan>(kernels, pattern.steps[i], next, sink));
+    for (std::size_t i = steps.size() - 1; i-- > 0; next = before.back().get())
+        before.push_back(std::make_unique<StepScan>(kernels, steps[i], next, sink));
     return cut(*next);
 }
 
