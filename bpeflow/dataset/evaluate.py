@@ -10,7 +10,7 @@ from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.dataset.corpus_encoder import ChunkEncoder
 from bpeflow.dataset.evaluation_report import CorpusText, Evaluation, EvaluationReport
-from bpeflow.errors import ConfigError, CorpusError
+from bpeflow.errors import ConfigError, CorpusError, InputTypeError
 from bpeflow.look.usage import count_settings, token_occurrences
 from bpeflow.progress import Observer, observer_for
 from bpeflow.tokenizer.tokenizer import Tokenizer
@@ -131,12 +131,16 @@ def _load(
         given = dict(tokenizers)
         names = {name: name for name in given}
     else:
-        listed = [tokenizers] if isinstance(tokenizers, AnyTokenizer) else list(tokenizers)
+        one = isinstance(tokenizers, AnyTokenizer) or not isinstance(tokenizers, Iterable)
+        listed: list[Any] = [tokenizers] if one else list(cast(Iterable[Any], tokenizers))
         given = {
-            f"tokenizer {number}" if isinstance(entry, Tokenizer) else str(Path(entry)): entry
+            str(Path(entry)) if isinstance(entry, str | Path) else f"tokenizer {number}": entry
             for number, entry in enumerate(listed, 1)
         }
         names = short_names([*given])
+    for name, entry in given.items():
+        if not isinstance(entry, AnyTokenizer):
+            raise InputTypeError(f"{name} is {type(entry).__name__}; it must be a Tokenizer, a name or a path")
     if not given:
         raise ConfigError("nothing to evaluate: at least one tokenizer is needed")
     base = names[next(iter(given))] if len(given) > 1 else None
