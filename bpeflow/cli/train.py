@@ -66,4 +66,5 @@ def run_training(settings: Settings, quiet: bool, work: Callable[[Observer], Tra
         log.warning("%s", how_to_continue(settings.out_dir))
         raise
     written = one_line(f"{settings.out_dir}: {', '.join([*result.report.files, REPORT_FILE])}")
-    print_summary([("", ""), *describe_run(result.report), ("written", written)], quiet)
+    label = "written" if result.learned or settings.skip_merge else "kept"  # by a run that was finished before
+    print_summary([("", ""), *describe_run(result.report), (label, written)], quiet)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from bpeflow._util.text import format_count, format_size
 from bpeflow.corpus.documents import RECORD_END, DocumentStatistics, StreamChunk
 from bpeflow.corpus.files import START_BYTES, InputFile, is_json_lines, open_blocks, records
-from bpeflow.corpus.sources import CorpusEntry
+from bpeflow.corpus.sources import Corpus, CorpusEntry
 from bpeflow.corpus.text_rules import Source, TextRules
 from bpeflow.errors import CorpusError, PatternTimeoutError
 from bpeflow.pretokenize.patterns import PUBLISHED_PATTERNS
@@ -69,8 +69,12 @@ class FirstLook:
         Raises:
             CorpusError: a file cannot be read, or is in another format (see `check_content`).
         """
+        files = [file for entry in entries for file in entry.files]
+        empty = [file for file in files if file.size == 0]
+        _warn_of("%s empty", empty if 2 * len(empty) >= len(files) else [])  # a few are usual, as in source code
+        _warn_of("%s named more than once, and read once", [file for file in files if file.repeated])
         largest: dict[int, InputFile] = {}
-        for file in (file for entry in entries for file in entry.files if not file.main_process_only):
+        for file in (file for file in files if not file.main_process_only):
             known = largest.get(file.source)
             if known is None or (file.size or 0) > (known.size or 0):
                 largest[file.source] = file
@@ -147,6 +151,12 @@ class FirstLook:
                     log.warning("%s: the pattern matches nothing in its first %s", name, format_size(len(text)))
 
 
+def _warn_of(message: str, files: Sequence[InputFile]) -> None:
+    if files:
+        message %= "%s is" if len(files) == 1 else f"{len(files):,} files, such as %s, are"
+        log.warning(message, files[0].title)
+
+
 def _first_bytes(blocks: Iterable[bytes | bytearray], separator: bytes) -> tuple[bytearray, bool]:
     """Return as many bytes as are needed for warnings, and whether they are many without a separator."""
     data, missing = bytearray(), separator  # `missing` is empty when the separator was found
@@ -170,8 +180,14 @@ def warn_of_empty_sources(sources: Sequence[Source], documents: DocumentStatisti
             log.warning("source %s: no record has text; is its text_field or text_column right?", source.name)
 
 
-def why_nothing(documents: DocumentStatistics, pretokenizer: Pretokenizer) -> str:
-    """Return why a corpus has no pre-tokens."""
+def why_nothing(corpus: Corpus, documents: DocumentStatistics, pretokenizer: Pretokenizer) -> str:
+    """Return which corpus has no pre-tokens, and why."""
+    files = [file for entry in corpus.entries for file in entry.files]
+    title = files[0].title if len(files) == 1 else f"{len(files):,} files, such as {files[0].title}"
+    return f"nothing to count: {_why_nothing(documents, pretokenizer)} ({title})"
+
+
+def _why_nothing(documents: DocumentStatistics, pretokenizer: Pretokenizer) -> str:
     left_out = documents.skipped_documents + documents.bad_records
     if left_out and documents.documents <= left_out:
         return "all documents were skipped"

@@ -72,6 +72,7 @@ class InputFile:
         row_groups: for Parquet, the row groups to read; None for all.
         row_group_bytes: the bytes of the file that the row groups take, approximately.
         documents: the documents of an iterable in place of a file.
+        repeated: whether it is named more than once.
     """
 
     name: str
@@ -88,6 +89,7 @@ class InputFile:
     row_groups: tuple[int, ...] | None = None
     row_group_bytes: int = 0
     documents: Iterable[Any] | None = field(default=None, repr=False, compare=False)
+    repeated: bool = field(default=False, compare=False)
 
     @property
     def files(self) -> tuple[InputFile, ...]:

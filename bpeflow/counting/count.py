@@ -194,7 +194,7 @@ class CorpusCounter:
             self._report_mistakes(look, documents)
         if not (len(counts) or may_be_empty):
             self.forget_segments()
-            raise CorpusError(f"nothing to count: {why_nothing(documents, self.rules.pretokenizer)}")
+            raise CorpusError(why_nothing(self.corpus, documents, self.rules.pretokenizer))
         statistics = segments.statistics() if segments else None
         stages = segments.stages(runner) if segments else runner.stages
         reduced_bytes = len(counts.data) + len(counts) * RECORD.size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import astuple, replace
@@ -28,7 +29,7 @@ from bpeflow.counting.budget import longest_text
 from bpeflow.counting.count import CorpusCounter, CorpusCounts
 from bpeflow.dataset.corpus_encoder import ChunkEncoder
 from bpeflow.dataset.evaluation_report import CorpusText, Evaluation, EvaluationReport
-from bpeflow.errors import ConfigError
+from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.look.usage import count_settings, token_occurrences
 from bpeflow.progress import Observer, observer_for
 from bpeflow.tokenizer.tokenizer import Tokenizer
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from bpeflow.config.keywords import CorpusKeywords
+
+log = logging.getLogger(__name__)
 
 AnyTokenizer = Tokenizer | str | Path
 
@@ -84,7 +87,7 @@ def evaluate(
 
     Raises:
         ConfigError: there are no tokenizers or no inputs, or an option is invalid.
-        CorpusError: input is missing, unreadable, or not UTF-8 (`InvalidUtf8Error`), or has no text.
+        CorpusError: input is missing, unreadable, or not UTF-8 (`InvalidUtf8Error`); or no corpus has text.
         FormatError: a tokenizer cannot be loaded.
 
     >>> import bpeflow
@@ -103,6 +106,7 @@ def evaluate(
         rest = {key: value for key, value in values.items() if key not in ("input", "sources")}
         corpora = [_counters(_rereadable(source, copies), rest, documents, loaded) for source in sources]
         measured = [_measure(loaded, counters, watching or Observer()) for counters in corpora]
+    _check_text(sources, measured)
     rows = [
         _evaluation(tokenizer, name, source.name, [measures[name]])
         for source, measures in zip(sources, measured, strict=True)
@@ -272,6 +276,19 @@ def _seconds_per_byte(tokenizer: Tokenizer, counter: CorpusCounter, chunks: Iter
         seconds += perf_counter() - started
         size += encoded.statistics.bytes
     return seconds / max(size, 1)
+
+
+def _check_text(sources: Sequence[SourceSettings], measured: Sequence[Mapping[str, _Measure]]) -> None:
+    """Warn of corpora without text, which have no figures. Raises `CorpusError` if none has any."""
+    empty = [
+        source.name
+        for source, measures in zip(sources, measured, strict=True)
+        if not any(measure.text.bytes for measure in measures.values())
+    ]
+    if len(empty) == len(sources):
+        raise CorpusError(f"nothing to evaluate: no text in {', '.join(empty)}")
+    if empty:
+        log.warning("no text in %s", ", ".join(empty))
 
 
 def _evaluation(

@@ -315,8 +315,15 @@ def check_same_settings(
     before: Mapping[str, Any], now: Mapping[str, Any], where: Path, start_over: str = "--restart"
 ) -> None:
     """Raise `ResumeError` if merges were learned with other settings than they are now."""
-    if changes := setting_changes(before, now):
+    if changes := setting_changes(_with_vocab_size(before), _with_vocab_size(now)):
         raise ResumeError(
             f"{where} is of a run with other settings: {'; '.join(changes)}. Undo the change to resume it, learn again "
             f"from its counts (bpeflow merge), or start over with {start_over} or in another out_dir"
         )
+
+
+def _with_vocab_size(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a fingerprint of learning with its sizes under the name of the setting."""
+    sizes = fingerprint["sizes"]
+    rest = {key: value for key, value in fingerprint.items() if key != "sizes"}
+    return {"vocab_size": sizes[0] if len(sizes) == 1 else sizes, **rest}

@@ -87,7 +87,12 @@ def test_the_metrics_are_those_of_the_documents(
         (folder / str(number)).mkdir()
         write_files(folder / str(number), contents)
         sources.append({"name": f"n{number}", "paths": str(folder / str(number)), "weight": weights[number]})
-    report = evaluate(TOKENIZERS, sources, separator=separator)
+    ends = separator if separator is not None else next(iter(TOKENIZERS["gpt2"].special_tokens))
+    try:
+        report = evaluate(TOKENIZERS, sources, separator=separator)
+    except CorpusError:
+        assert not any("".join(split(content, ends)) for contents in corpora for content in contents)
+        return
     rows = {(row.corpus, row.tokenizer): row for row in report}
     for name, tokenizer in TOKENIZERS.items():
         ends = separator if separator is not None else next(iter(tokenizer.special_tokens))
@@ -195,8 +200,12 @@ def test_bytes_are_those_of_the_text_that_a_pattern_drops_or_a_normalizer_change
     assert [row.tokens for row in rows] == [len(tokenizer.encode(text)) for tokenizer in tokenizers.values()]
 
 
-def test_a_corpus_without_text_has_no_figures(tmp_path: Path) -> None:
-    _, row, _ = evaluate(make_tokenizer(), write_files(tmp_path, [b"hello", b""]))
+def test_a_corpus_without_text_has_no_figures(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    full, empty = write_files(tmp_path, [b"hello", b""])
+    _, row, _ = evaluate(make_tokenizer(), [full, empty])
+    assert caplog.messages == [f"no text in {Path(empty).name}"]
+    with pytest.raises(CorpusError, match=f"nothing to evaluate: no text in {Path(empty).name}"):
+        evaluate(make_tokenizer(), empty)
     assert row.text == CorpusText(0, 0, 0)
     derived = row.to_dict(for_size=10)
     names = ("bytes_per_token", "tokens_per_word", "single_byte_share", "bytes_per_second", "seconds_for_size", "ratio")
