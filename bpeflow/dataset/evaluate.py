@@ -248,7 +248,9 @@ def _measure(
             documents=documents.documents - documents.skipped_documents,
             skipped_documents=documents.skipped_documents + documents.bad_records,
         )
-        occurrences = token_occurrences(tokenizer, count(pretokens).counts)
+        occurrences = np.zeros(tokenizer.vocab_size, np.int64)
+        if text.bytes:  # otherwise there is one warning, by `_check_text`
+            occurrences = token_occurrences(tokenizer, count(pretokens).counts)
         seconds_per_byte = _seconds_per_byte(tokenizer, pretokens, beginning(words))
         measures[name] = _Measure(text, occurrences, seconds_per_byte * documents.bytes)
     return measures
