@@ -87,11 +87,11 @@ def test_the_metrics_are_those_of_the_documents(
         (folder / str(number)).mkdir()
         write_files(folder / str(number), contents)
         sources.append({"name": f"n{number}", "paths": str(folder / str(number)), "weight": weights[number]})
-    ends = separator if separator is not None else next(iter(TOKENIZERS["gpt2"].special_tokens))
     try:
         report = evaluate(TOKENIZERS, sources, separator=separator)
-    except CorpusError:
-        assert not any("".join(split(content, ends)) for contents in corpora for content in contents)
+    except CorpusError:  # nothing but special tokens
+        contents = [content.decode() for contents in corpora for content in contents]
+        assert not any(oracle(tokenizer, contents)[0].bytes for tokenizer in TOKENIZERS.values())
         return
     rows = {(row.corpus, row.tokenizer): row for row in report}
     for name, tokenizer in TOKENIZERS.items():
