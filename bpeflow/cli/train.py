@@ -60,7 +60,7 @@ def run_training(settings: Settings, quiet: bool, work: Callable[[Observer], Tra
     try:
         with observing(quiet) as observer:
             result = work(observer)
-    except CorpusError:  # some of which are an OSError, too
+    except (ConfigError, CorpusError):  # some of which are an OSError, too
         raise
     except (KeyboardInterrupt, OSError, ScratchError, WorkerDiedError):
         log.info("%s", how_to_continue(settings.out_dir))

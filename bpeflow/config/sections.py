@@ -34,8 +34,11 @@ _COMMA = r"(?<=\S)\s*,\s*(?=\S)"
 
 
 def as_special_tokens(value: object) -> object:
-    """Accept one token in place of a list. Refuse a list in a string: ``<|a|>, <|b|>`` is never meant as one token."""
-    tokens = as_tuple(value)
+    """Accept one token in place of a list, and None for no token.
+
+    Refuse a list in a string: ``<|a|>, <|b|>`` is never meant as one token.
+    """
+    tokens = () if value is None else as_tuple(value)
     between = rf"{_BETWEEN_TOKENS}|{_COMMA}" if isinstance(value, str) else _BETWEEN_TOKENS
     for token in tokens if isinstance(tokens, list | tuple) else ():
         parts = re.split(between, token) if isinstance(token, str) else ()

@@ -183,6 +183,8 @@ def warn_of_empty_sources(sources: Sequence[Source], documents: DocumentStatisti
 def why_nothing(corpus: Corpus, documents: DocumentStatistics, pretokenizer: Pretokenizer) -> str:
     """Return which corpus has no pre-tokens, and why."""
     files = [file for entry in corpus.entries for file in entry.files]
+    if not documents.documents and all(file.location == "iterable" for file in files):
+        return "nothing to count: the iterable gave no documents; if it is a generator, was it used before?"
     title = files[0].title if len(files) == 1 else f"{len(files):,} files, such as {files[0].title}"
     return f"nothing to count: {_why_nothing(documents, pretokenizer)} ({title})"
 

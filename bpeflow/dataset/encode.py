@@ -31,6 +31,7 @@ from bpeflow.progress import Observer, observer_for
 from bpeflow.signatures import takes_settings
 from bpeflow.tokenizer.parallel import validate_threads
 from bpeflow.tokenizer.tokenizer import Tokenizer
+from bpeflow.tokenizer.validate import as_path
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -190,7 +191,7 @@ def encode_file(
     """
     values, documents = split_off_documents({"input": src, **options})
     settings = _each_document_once(make_settings(EncodeSettings, values))
-    path = Path(dst)
+    path = as_path(dst, "dst")
     layout, dtype = choose_layout(settings.format, path), choose_dtype(settings.dtype, tokenizer.vocab_size)
     tokens = TokenSet(path, layout, dtype, settings)
     corpus = find_corpus(settings, documents, in_order=True)

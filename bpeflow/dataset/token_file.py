@@ -280,7 +280,8 @@ def read_sidecar(path: Path) -> TokenFile:
         facts = json.loads(sidecar.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise FormatError(
-            f"{path}: there is no {sidecar.name} beside it, which has the type of its tokens; copy it, too"
+            f"{path}: not a token file, or without {sidecar.name}, which is written beside it and has the type of its "
+            "tokens: copy that, too"
         ) from None
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{sidecar}: not JSON: {error}") from None

@@ -170,7 +170,7 @@ def test_what_cannot_be_decoded_is_status_2(
     assert "unknown id 260 at index" in capsys.readouterr().err
     out.with_name("train.bin.json").unlink()
     assert main(["decode", "--tokenizer", str(run), "--input", str(out), *text]) == 2
-    assert "there is no train.bin.json beside it" in capsys.readouterr().err
+    assert "not a token file, or without train.bin.json" in capsys.readouterr().err
     assert not (tmp_path / "text.txt").exists()
 
 

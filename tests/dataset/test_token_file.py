@@ -103,7 +103,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_a_missing_sidecar_is_named(path: Path) -> None:
     sidecar_path(path).unlink()
-    with pytest.raises(FormatError, match=r"there is no train.bin.json beside it"):
+    with pytest.raises(FormatError, match=r"not a token file, or without train.bin.json"):
         load_tokens(path)
 
 
