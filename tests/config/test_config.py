@@ -144,7 +144,6 @@ def test_settings_are_frozen() -> None:
         ({"vocab_sizes": [300]}, "give one of the two"),
         ({"input": []}, "input is missing: .*at least one"),
         ({"input": 3.5}, "input: must be a valid list, found 3.5"),
-        ({"special_tokens": None}, "special_tokens: must be a valid list, found None"),
         ({"init_from": 3}, "init_from: need the name of a file or a folder, found 3"),
         (
             {"input": [{"content": "low"}]},
