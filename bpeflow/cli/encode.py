@@ -63,7 +63,7 @@ def run_encode(options: Namespace) -> None:
             encoded = _encode_to(options.out, settings, options)
         except BaseException as error:
             for note in getattr(error, "__notes__", ()):
-                log.warning("%s", note)
+                log.info("%s", note)
             raise
         print_summary(encoded.describe(), options.quiet)
 

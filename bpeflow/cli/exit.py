@@ -15,6 +15,7 @@ from typing import IO, NoReturn, cast
 
 from bpeflow._util.streams import LenientStream
 from bpeflow._util.text import one_line
+from bpeflow.cli.wording import worded
 from bpeflow.errors import (
     BackendUnavailableError,
     BpeflowError,
@@ -179,7 +180,7 @@ def _stage_of(error: BaseException | None) -> str:
 
 def _fail(lines: Sequence[str], status: int) -> int:
     for line in lines:
-        print(f"bpeflow: {one_line(line)}", file=_messages())
+        print(f"bpeflow: {one_line(worded(line))}", file=_messages())
     return status
 
 

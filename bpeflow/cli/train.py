@@ -63,7 +63,7 @@ def run_training(settings: Settings, quiet: bool, work: Callable[[Observer], Tra
     except (ConfigError, CorpusError):  # some of which are an OSError, too
         raise
     except (KeyboardInterrupt, OSError, ScratchError, WorkerDiedError):
-        log.warning("%s", how_to_continue(settings.out_dir))
+        log.info("%s", how_to_continue(settings.out_dir))
         raise
     written = one_line(f"{settings.out_dir}: {', '.join([*result.report.files, REPORT_FILE])}")
     label = "written" if result.learned or settings.skip_merge else "kept"  # by a run that was finished before

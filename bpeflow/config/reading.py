@@ -85,7 +85,7 @@ def _explain(model: type[BaseModel], details: Any) -> str:
     message: str = details["msg"].removeprefix("Value error, ")
     if not key:
         return message
-    message = message.replace("Input should be", "must be").replace("tuple", "list")
+    message = message.replace("Input should be", "must be").replace("tuple", "list").partition(", unable to parse")[0]
     if details["type"] == "string_too_short":
         message = "must not be empty"
     meaning = "" if details["type"] == "value_error" else _meaning(model, key)
@@ -127,7 +127,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         with path.open(encoding="utf-8") as file:
             text = file.read(_MAX_CHARACTERS + 1)
     except OSError as error:
-        raise ConfigError(f"cannot read the config {path}: {error.strerror}") from error
+        where = f" in {Path.cwd()}" if isinstance(error, FileNotFoundError) and not path.is_absolute() else ""
+        raise ConfigError(f"cannot read the config {path}: {error.strerror}{where}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not valid YAML: {error}") from error
     if len(text) > _MAX_CHARACTERS:
@@ -173,9 +174,16 @@ def parse_yaml(text: str) -> Any:
         _refuse_repeated_keys(root)
         return loader.construct_document(root)
     except yaml.YAMLError as error:
-        raise ConfigError(" ".join(str(error).replace('in "<unicode string>",', "in").split())) from error
+        raise ConfigError(_yaml_problem(error)) from error
     except ValueError as error:  # an impossible date, such as the 31st of February
         raise ConfigError(str(error)) from error
+
+
+def _yaml_problem(error: Any) -> str:
+    """Describe an error of PyYAML on one line: without the lines of text, whose marks need several lines."""
+    marks = ((getattr(error, part, None), getattr(error, f"{part}_mark", None)) for part in ("context", "problem"))
+    parts = [f"{text} in line {at.line + 1}, column {at.column + 1}" if at else text for text, at in marks if text]
+    return ": ".join(parts) or " ".join(str(error).split())
 
 
 def _refuse_repeated_keys(node: Any) -> None:

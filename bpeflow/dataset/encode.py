@@ -47,7 +47,7 @@ _SPECIAL_TOKENS_IN_ERROR = 5
 _MOST_SMALL_SHARDS, _MOST_SHARDS, _LONG_TOKENS = 500, 1_000_000, 16
 
 #: Remedy in the error message when memory runs out.
-_LESS_MEMORY = "use fewer threads (--threads) or a smaller --chunk_size; or add memory"
+_LESS_MEMORY = "use fewer threads (num_threads) or a smaller chunk_size; or add memory"
 
 #: Settings that do not affect the token files, or that the fingerprint has in another form.
 _NOT_IN_FINGERPRINT = frozenset({"input", "exclude", "overwrite", "resume", "num_threads", "engine"})
@@ -146,7 +146,7 @@ def _check_shards(tokens: TokenSet, size: int) -> None:
     if shards > (_MOST_SMALL_SHARDS if shard_tokens < 1_000_000 else _MOST_SHARDS):
         few = min(10 ** len(str(size // 1000)), 100_000_000)  # so that there are at most some hundreds
         raise ConfigError(
-            f"shard_tokens: {shard_tokens:,} tokens in a file would make more than "
+            f"shard_tokens: {format_count(shard_tokens, 'token')} in a file would make more than "
             f"{shards * len(tokens.files_of(tokens.first)):,} files of {format_size(size)}: give more, such as {few}"
         )
 
@@ -347,7 +347,7 @@ def _choose_end_token(tokenizer: Tokenizer, end_token: str | None, separator: st
             return separator
         raise ConfigError(
             f"separator: {separator!r} is not a special token of the tokenizer, so something must replace it: give "
-            "end_token (--end_token), a special token to end documents with, or '' for none"
+            "end_token, a special token to end documents with, or '' for none"
         )
     if end_token and end_token not in tokenizer.special_tokens:
         known = ", ".join(map(repr, list(tokenizer.special_tokens)[:_SPECIAL_TOKENS_IN_ERROR])) or "none"

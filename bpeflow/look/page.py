@@ -69,8 +69,8 @@ def write_page(folder: Path, path: Path, sample: Sequence[str] = ()) -> None:
         ConfigError: the folder has no finished run, `sample` has no text, or matplotlib is not installed.
         FormatError: a file in the folder is damaged.
     """
-    charts = Charts()
     run = load_run(folder, sample)
+    charts = Charts()
     now = _time(datetime.now(timezone.utc))
     body = "\n".join(
         [

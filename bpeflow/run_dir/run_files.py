@@ -190,6 +190,18 @@ def read_report(folder: Path, name: str = REPORT_FILE) -> RunReport | None:
         raise FormatError(f"{path}: not the report of a run: {key}: {first['msg']}") from None
 
 
+def report_of_tokenizer(tokenizer: Path) -> RunReport | None:
+    """Read the report of the run that has made a tokenizer, the run folder or one for a smaller size in it, if any."""
+    folder = tokenizer.resolve()
+    try:
+        if report := read_report(folder):
+            return report
+        run = read_report(folder.parent)
+    except FormatError:  # a tokenizer is not without use for that
+        return None
+    return run if run and any(file.startswith(f"{folder.name}/") for file in run.files) else None
+
+
 @cache
 def _report_adapter() -> TypeAdapter[RunReport]:
     return TypeAdapter(RunReport)  # slow

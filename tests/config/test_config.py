@@ -111,9 +111,9 @@ def test_vocabulary_sizes_are_written_as_people_say_them(tmp_path: Path, text: s
     assert make_settings(Settings, {"input": "a", "vocab_sizes": text}).sizes == (entries,)
 
 
-@pytest.mark.parametrize("text", ["k", "1.5k", "32kb", "-1k", "", "9" * 5000, "100m m"])
+@pytest.mark.parametrize("text", ["k", "1.5k", "32kb", "--1k", "", "9" * 5000, "100m m"])
 def test_a_size_that_is_no_number_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="vocab_size: need a number such as 32000, 32k or 1m"):
+    with pytest.raises(ConfigError, match="vocab_size: need a whole number such as 32000, 32k or 1m"):
         make_settings(Settings, {"input": "a", "vocab_size": text})
 
 
@@ -141,7 +141,6 @@ def test_settings_are_frozen() -> None:
         ({"vocab_sizes": [300]}, "give one of the two"),
         ({"input": []}, "input is missing: .*at least one"),
         ({"input": 3.5}, "input: must be a valid list, found 3.5"),
-        ({"special_tokens": None}, "special_tokens: must be a valid list, found None"),
         ({"init_from": 3}, "init_from: need the name of a file or a folder, found 3"),
         (
             {"input": [{"content": "low"}]},

@@ -261,7 +261,7 @@ def test_a_second_run_is_refused_while_the_first_lives(
         assert main(command(large, out, *flags)) == 1
         err = capsys.readouterr().err
         assert f"another run (process {program.pid} on " in err
-        assert "use another out_dir" in err
+        assert "use another --out_dir" in err
     (tmp_path / "held").unlink()
     program.communicate()
     assert program.returncode == 0
