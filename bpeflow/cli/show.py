@@ -71,7 +71,7 @@ def run_show(options: Namespace) -> None:
     set_up_logging()
     from rich.console import Console
 
-    from bpeflow.look.explanation import Explainer
+    from bpeflow.look.explainer import Explainer
     from bpeflow.look.render import to_json
     from bpeflow.look.tables import print_json
     from bpeflow.run_dir.run_files import report_of_tokenizer

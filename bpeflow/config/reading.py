@@ -20,15 +20,6 @@ SettingsType = TypeVar("SettingsType", bound=BaseModel)
 _SIZES = frozenset({"vocab_size", "vocab_sizes"})
 _SECTIONS: dict[str, type[Section]] = {"engine": EngineSettings, "monitor": MonitorSettings, "output": OutputSettings}
 
-#: Settings of earlier versions, and what to do without them.
-_REMOVED = {
-    "engine.partitions": "the counts of segments are divided by their size",
-    "queue": "the bounds of queues are fixed",
-    "scanner": "native code is used where it can; BPEFLOW_INSTRUCTIONS=regex forces the regex module",
-    "small_input": "use executor: auto, threads or processes",
-    "start_method": "workers are always forked from a server",
-}
-
 #: Limit on the text of a config: far above any real config, and far below the memory of any machine.
 _MAX_CHARACTERS = 1 << 20
 
@@ -103,8 +94,6 @@ def _explain(model: type[BaseModel], details: Any) -> str:
 
 def _nearest(model: type[BaseModel], key: str) -> str:
     """Suggest the known key that is most like an unknown one, in any section."""
-    if remedy := _REMOVED.get(key) or _REMOVED.get(key.partition(".")[0]):
-        return f" (removed: {remedy})"
     settings = list(all_settings(model))
     names = [setting.key for setting in settings]
     known = {name.rpartition(".")[2]: name for name in reversed(names)} | {name: name for name in (*_SECTIONS, *names)}
