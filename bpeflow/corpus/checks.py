@@ -146,8 +146,8 @@ class FirstLook:
             )
         elif file.format == "text" and file.guessed and is_json_file(file.name, data[:START_BYTES]):
             log.warning(
-                "%s: read as plain text, brackets and field names included, but looks like JSON: convert it to JSON Lines, "
-                "for instance by jq -c '.[]' (or use input_format: text if that is meant)",
+                "%s: read as plain text, brackets and field names included, but looks like JSON: convert it to JSON "
+                "Lines, for instance by jq -c '.[]' (or use input_format: text if that is meant)",
                 name,
             )
         if data and self.rules.pretokenizer.custom:
