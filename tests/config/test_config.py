@@ -153,7 +153,7 @@ def test_settings_are_frozen() -> None:
         ({"special_tokens": ["a", "b", "a"]}, "special_tokens: 'a' is given twice"),
         (
             {"special_tokens": "<|a|>, <|b|>"},
-            r"looks like several tokens: give a list of them, \['<\|a\|>', '<\|b\|>'\]",
+            r"looks like several tokens: give each by itself, as '<\|a\|>' and '<\|b\|>'",
         ),
         ({"special_tokens": "<s> </s>"}, "'<s> </s>' looks like several tokens"),
         ({"special_tokens": ["<s>,[PAD]", "x"]}, "'<s>,.PAD.' looks like several tokens"),
