@@ -82,9 +82,7 @@ class Encoder {
     }
 
     void add(const PretokenBatch &tokens) {
-        to_ids([&](auto &ids) {
-            levels_ ? levels_->add(tokens, ids) : lookup_.add(tokens, ids, [](std::size_t, std::uint64_t) {});
-        });
+        to_ids([&](auto &ids) { levels_ ? levels_->add(tokens, ids) : lookup_.add(tokens, ids); });
     }
 
     void put(std::uint32_t id) {
