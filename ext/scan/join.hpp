@@ -69,7 +69,8 @@ class Join {
         const unsigned flags = second_.flags()[config.second + second_.end_column()];
         moves_.push_back(0);
         flags_.push_back(static_cast<std::uint8_t>(flags));
-        return !((first_.flags()[config.first + first_.end_column()] & ~Automaton::PIECE_HERE) | (flags & Automaton::SPECIAL));
+        return !((first_.flags()[config.first + first_.end_column()] & ~Automaton::PIECE_HERE) |
+                 (flags & Automaton::SPECIAL));
     }
 
     std::uint16_t number(const Pair &config) {

@@ -113,6 +113,13 @@ def test_blocks_of_ascii_are_cut_as_by_regex(name: str, unmatched: UnmatchedPoli
     assert_same(splitter, ascii_text(chance, 5000))
 
 
+def test_what_a_block_leaves_open_is_decided_by_the_text_before_it() -> None:
+    """Whether the line end belongs to the match depends on the first of more than 64 letters without boundaries."""
+    splitter = load_pretokenizer(r"q[^\n]*+\n?|[^q\n]+|\n")
+    for length in range(50, 300, 7):
+        assert_same(splitter, f"q{'a' * length}\n{'a' * length}\nq{'a' * length}\n")
+
+
 def test_matching_again_at_the_borders_of_words_and_batches(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the transducer loses track, the automaton matches again: anywhere in 8 bytes, and at the end of a batch."""
     matcher = Matcher(pretokenizer(name).tables()[-1])
