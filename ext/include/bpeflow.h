@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Incremented with every change below. Python refuses a library with another number. */
-#define BPEFLOW_ABI 19
+#define BPEFLOW_ABI 20
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
@@ -282,6 +282,9 @@ BPEFLOW_API void bpeflow_kway_free(bpeflow_kway *kway);
  * in canonical order go into order[tokens]. */
 BPEFLOW_API int bpeflow_canonical_order(const uint8_t *data, const int64_t *starts, const int64_t *ends,
                                         const int64_t *counts, uint64_t tokens, int64_t *order);
+
+/* The hash of each pre-token, which also decides about its partition: of data[offsets[i]:offsets[i + 1]] into hashes[i]. */
+BPEFLOW_API int bpeflow_hashes(const uint8_t *data, const int64_t *offsets, uint64_t tokens, uint64_t *hashes);
 
 /* ---- learning merges ------------------------------------------------------------------------------------------- */
 
