@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SETTING = "setting "
 
 #: A name in the middle of a message, and not part of a path, of a quotation or of a longer name.
-_NAME = r"(?<![\w./'\"`=-]){}(?![\w/'\"`=(:→]|\.\w)"
+_NAME = r"(?<![\w./'\"`=-]){}(?![\w/'\"`=(:→[]|\.\w)"
 
 #: The wording of the command that runs, if it has flags of settings.
 _wordings: list[Wording] = []

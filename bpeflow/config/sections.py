@@ -43,9 +43,8 @@ def as_special_tokens(value: object) -> object:
     for token in tokens if isinstance(tokens, list | tuple) else ():
         parts = re.split(between, token) if isinstance(token, str) else ()
         if len(parts) > 1:
-            raise ValueError(
-                f"{short_repr(token)} looks like several tokens: give a list of them, {short_repr(list(parts))}"
-            )
+            apart = " and ".join(map(short_repr, parts))
+            raise ValueError(f"{short_repr(token)} looks like several tokens: give each by itself, as {apart}")
     return tokens
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from bpeflow._util.text import format_count, format_size
 from bpeflow.corpus.documents import RECORD_END, DocumentStatistics, StreamChunk
-from bpeflow.corpus.files import START_BYTES, InputFile, is_json_lines, open_blocks, records
+from bpeflow.corpus.files import START_BYTES, InputFile, is_json_file, is_json_lines, open_blocks, records
 from bpeflow.corpus.sources import Corpus, CorpusEntry
 from bpeflow.corpus.text_rules import Source, TextRules
 from bpeflow.errors import CorpusError, PatternTimeoutError
@@ -142,6 +142,12 @@ class FirstLook:
             log.warning(
                 "%s: read as plain text, braces and field names included, but looks like JSON Lines: use input_format: "
                 "jsonl, or name it .jsonl (or input_format: text if that is meant)",
+                name,
+            )
+        elif file.format == "text" and file.guessed and is_json_file(file.name, data[:START_BYTES]):
+            log.warning(
+                "%s: read as plain text, brackets and field names included, but looks like JSON: convert it to JSON "
+                "Lines, for instance by jq -c '.[]' (or use input_format: text if that is meant)",
                 name,
             )
         if data and self.rules.pretokenizer.custom:

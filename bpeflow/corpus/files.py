@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from io import BufferedReader
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, BinaryIO, ClassVar, Literal, Protocol
 
 from bpeflow._util.machine import load_extra
@@ -312,6 +312,12 @@ def is_json_lines(start: bytes) -> bool:
         return isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
         return False
+
+
+def is_json_file(name: str, start: bytes) -> bool:
+    """Return whether a file is named as JSON, compressed or not, and begins with a list or an object."""
+    is_named = ".json" in (suffix.lower() for suffix in PurePath(name).suffixes[-2:])
+    return is_named and start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"[", b"{")
 
 
 def records() -> Any:

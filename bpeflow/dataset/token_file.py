@@ -226,7 +226,7 @@ def load_document_offsets(path: str | Path) -> Offsets:
     """
     file = open_token_file(path)
     if not file.index:
-        raise FormatError(f"{file.path}: has no index of its documents; encode again with --index (index=True)")
+        raise FormatError(f"{file.path}: has no index of its documents; encode again with index=True (--index)")
     index = index_path(file.path, file.layout)
     offsets: Offsets
     if file.layout == "megatron":

@@ -40,7 +40,7 @@ SCHEMA_VERSION: Literal[2] = 2
 #: Seconds between two checkpoints. Longer loses more work with an interrupted run; shorter spends more time writing,
 #: a few hundredths of a second each.
 INTERVAL = 30.0
-CHECKPOINT_VERSION = 2
+CHECKPOINT_VERSION = 3
 
 #: Settings that decide which merges are learned, besides the vocabulary sizes.
 _DECIDING = ("special_tokens", "tie_break", "min_frequency", "max_token_length", "thin_rare", "special_tokens_first")

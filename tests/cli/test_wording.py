@@ -37,6 +37,7 @@ def wording(*given: str, config: Path | None = None, command: str = "train") -> 
             "runs/out_dir/text_field.txt: 'vocab_size' \"out_dir\"",
             "runs/out_dir/text_field.txt: 'vocab_size' \"out_dir\"",
         ),
+        ("as in special_tokens['x']", "as in special_tokens['x']"),
         ("the input is a pattern: unmatched", "the input is a pattern: unmatched"),
         ("threads.txt: must exist", "threads.txt: must exist"),
     ],

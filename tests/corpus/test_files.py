@@ -154,6 +154,19 @@ def test_json_lines_under_another_name_are_text_with_a_warning(
     assert not caplog.messages
 
 
+@pytest.mark.parametrize(("name", "warned"), [("a.json", True), ("a.JSON.gz", True), ("a.txt", False), ("json", False)])
+def test_a_file_of_json_is_text_with_a_warning(
+    tmp_path: Path, name: str, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    content = b'[\n  {"text": "one"},\n  {"text": "two"}\n]\n'
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    assert bpeflow.count(tmp_path / name) == bpeflow.count(iter([content]))
+    assert [": read as plain text, brackets" in message for message in caplog.messages] == [True] * warned
+    caplog.clear()
+    bpeflow.count(tmp_path / name, input_format="text")
+    assert not caplog.messages
+
+
 def test_compressed_json_lines_under_another_name_are_text_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -322,6 +322,15 @@ def test_a_finished_run_names_the_changed_settings_that_it_ignores(
     assert "written" not in shown.out
 
 
+def test_a_run_without_merges_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.txt").write_text("low low", encoding="utf-8")
+    flags = ["--input", str(tmp_path / "a.txt"), "--vocab_size", "257", "--out_dir", str(tmp_path / "run")]
+    assert main(flags) == 0
+    shown = capsys.readouterr()
+    assert "no merges: --vocab_size 257 leaves no room for any" in shown.err
+    assert f"written  {tmp_path / 'run'}: " in shown.out
+
+
 @pytest.mark.parametrize(
     ("missing", "damage"),
     [("vocab.json", "gone"), ("merges.txt", "gone"), ("vocab_300/merges.txt", "gone"), ("vocab.json", "cut short")],
