@@ -248,46 +248,15 @@ def _warn(encoded: EncodedCorpus, tokenizer: Tokenizer, tokens: TokenSet) -> Non
         )
 
 
-@takes_settings
-def encode_documents(
-    tokenizer: Tokenizer,
-    documents: Iterable[str | bytes | Mapping[str, Any]],
-    dst: str | Path,
-    *,
-    progress: bool = False,
-    observer: Observer | None = None,
-    **options: Unpack[EncodeKeywords],
-) -> EncodedCorpus:
-    """Encode documents to a token file, as `encode_file` does with the records of a file.
+def encode_documents(tokenizer: Tokenizer, documents: Any, dst: str | Path, **arguments: Any) -> EncodedCorpus:
+    """Implement `Tokenizer.encode_documents`: encode an iterable of documents, which may be a list of texts.
 
-    Args:
-        tokenizer: the tokenizer.
-        documents: the documents: each a `str`, `bytes` of UTF-8, or a mapping with the text in `text_field`, such as
-            the rows of a HuggingFace dataset. Read once, in the calling process.
-        dst: the token file to write.
-        progress: show progress on standard error, or in the notebook.
-        observer: progress callbacks, instead.
-        options: as for `encode_file`.
-
-    Returns:
-        The files that were written, and statistics of the documents.
-
-    Raises:
-        InputTypeError: `documents` is a single text, or a document is of none of the known types.
-        Exception: as `encode_file` does.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> from bpeflow import Tokenizer, load_tokens
-    >>> tokenizer = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [], ["<|endoftext|>"])
-    >>> with TemporaryDirectory() as folder:
-    ...     encoded = encode_documents(tokenizer, ["ab", {"text": "c"}], Path(folder, "train.bin"))
-    ...     print(encoded.documents, load_tokens(Path(folder, "train.bin")).tolist())
-    2 [97, 98, 256, 99, 256]
+    Raises `InputTypeError` for a single text, and as `encode_file` does.
     """
     check_iterable(documents)
     if isinstance(documents, str | bytes | Mapping):
         raise InputTypeError(f"documents is a single {type(documents).__name__}; pass a list of documents")
-    return encode_file(tokenizer, iter(documents), dst, progress=progress, observer=observer, **options)
+    return encode_file(tokenizer, iter(documents), dst, **arguments)
 
 
 def _describe(work: CorpusEncoder, end_token: str | None) -> dict[str, Any]:
