@@ -60,9 +60,9 @@ def nasty_text(chance: random.Random, length: int, run: int = 5) -> str:
 
 def ascii_text(chance: random.Random, length: int) -> str:
     """Return mostly short runs of ASCII characters, in stretches of one to some hundred, with others in between."""
-    text = ""
+    text, ascii_characters = "", [one for one in HOT if one < "\x80"] + [*"aeist  ,.12"]
     while len(text) < length:
-        characters = chance.choices([one for one in HOT if one < "\x80"] + [*"aeist  ,.12"], k=chance.choice((2, 4, 20)))
+        characters = chance.choices(ascii_characters, k=chance.choice((2, 4, 20)))
         for _ in range(chance.choice((1, 20, 100))):
             text += chance.choice(characters) * chance.choice((1, 1, 2, 3, 5))
         text += chance.choice(("", chance.choice(HOT), nasty_text(chance, 5)))
