@@ -19,8 +19,10 @@ Pattern::Pattern(std::uint32_t number) : name(number) {
     steps.emplace_back(table.step, classes);
 }
 
-Pattern::Pattern(const bpeflow_step *given, std::uint32_t count, std::uint32_t policy) : unmatched(policy) {
+Pattern::Pattern(const bpeflow_step *given, std::uint32_t count, std::uint32_t policy, bool is_superbpe)
+    : name(is_superbpe ? BPEFLOW_SUPERBPE : COMPILED), unmatched(policy) {
     if (!given || count == 0 || policy > BPEFLOW_UNMATCHED_ERROR) throw Failure{BPEFLOW_BAD_ARGUMENT};
+    if (is_superbpe && (count > 1 || policy != BPEFLOW_ISOLATE)) throw Failure{BPEFLOW_BAD_ARGUMENT};
     steps.reserve(count);
     for (std::uint32_t i = 0; i < count; i++) steps.emplace_back(given[i]);
 }
@@ -34,10 +36,11 @@ int bpeflow_pattern_named(std::uint32_t number, bpeflow_pattern **pattern) {
 }
 
 int bpeflow_pattern_new(const bpeflow_step *steps, std::uint32_t count, std::uint32_t unmatched,
-                        bpeflow_pattern **pattern) {
+                        std::uint32_t is_superbpe, bpeflow_pattern **pattern) {
     if (!pattern) return BPEFLOW_BAD_ARGUMENT;
     *pattern = nullptr;
-    return bpeflow::status_of([&] { *pattern = new bpeflow_pattern{bpeflow::Pattern(steps, count, unmatched)}; });
+    return bpeflow::status_of(
+        [&] { *pattern = new bpeflow_pattern{bpeflow::Pattern(steps, count, unmatched, is_superbpe != 0)}; });
 }
 
 void bpeflow_pattern_free(bpeflow_pattern *pattern) {
