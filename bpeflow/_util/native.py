@@ -262,6 +262,7 @@ _COUNT = _PATTERN | {
     "bpeflow_kway_place": _checked(c_void_p, c_uint64, c_void_p, c_void_p, c_void_p, _NUMBER),
     "bpeflow_kway_free": _freeing(),
     "bpeflow_canonical_order": _checked(c_void_p, c_void_p, c_void_p, c_void_p, c_uint64, c_void_p),
+    "bpeflow_hashes": _checked(c_void_p, c_void_p, c_uint64, c_void_p),
 }
 
 _LEARN = {

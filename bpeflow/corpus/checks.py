@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from bpeflow._util.text import format_count, format_size
 from bpeflow.corpus.documents import RECORD_END, DocumentStatistics, StreamChunk
-from bpeflow.corpus.files import START_BYTES, InputFile, is_json_lines, open_blocks, records
+from bpeflow.corpus.files import START_BYTES, InputFile, is_json_file, is_json_lines, open_blocks, records
 from bpeflow.corpus.sources import Corpus, CorpusEntry
 from bpeflow.corpus.text_rules import Source, TextRules
 from bpeflow.errors import CorpusError, PatternTimeoutError
@@ -144,6 +144,12 @@ class FirstLook:
                 "jsonl, or name it .jsonl (or input_format: text if that is meant)",
                 name,
             )
+        elif file.format == "text" and file.guessed and is_json_file(file.name, data[:START_BYTES]):
+            log.warning(
+                "%s: read as plain text, brackets and field names included, but looks like JSON: convert it to JSON "
+                "Lines, for instance by jq -c '.[]' (or use input_format: text if that is meant)",
+                name,
+            )
         if data and self.rules.pretokenizer.custom:
             text = data[:_PATTERN_BYTES].decode(errors="replace")
             with suppress(PatternTimeoutError):  # of which the counter will know the document
@@ -183,6 +189,8 @@ def warn_of_empty_sources(sources: Sequence[Source], documents: DocumentStatisti
 def why_nothing(corpus: Corpus, documents: DocumentStatistics, pretokenizer: Pretokenizer) -> str:
     """Return which corpus has no pre-tokens, and why."""
     files = [file for entry in corpus.entries for file in entry.files]
+    if not documents.documents and all(file.location == "iterable" for file in files):
+        return "nothing to count: the iterable gave no documents; if it is a generator, was it used before?"
     title = files[0].title if len(files) == 1 else f"{len(files):,} files, such as {files[0].title}"
     return f"nothing to count: {_why_nothing(documents, pretokenizer)} ({title})"
 

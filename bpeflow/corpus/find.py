@@ -232,7 +232,9 @@ def _expand(path: Path) -> list[Path]:
     if glob.has_magic(str(path)):
         files = list(_expand_glob(path))
         if not files:
-            raise CorpusError(f"the input {path} matches no file; check the pattern and the current folder")
+            raise CorpusError(
+                f"the input {path} matches no file; check the pattern and the current folder ({Path.cwd()})"
+            )
         return files
     hint = f"; if it is text, {_TEXT_REMEDY}" if " " in str(path) else ""
     raise CorpusNotFoundError(

@@ -107,7 +107,7 @@ def _reported_settings(folder: Path) -> dict[str, Any]:
     if report is None:
         raise ResumeError(
             f"{folder} has no run to resume: there is neither {REPORT_FILE} nor {UNFINISHED}/{SETTINGS_FILE}. Give "
-            "the settings of a new one, at least input and vocab_size"
+            "the settings of a new one, at least its input and vocab_size"
         )
     if report.counts is not None and not (folder / COUNTS_FILE).exists():
         raise ResumeError(

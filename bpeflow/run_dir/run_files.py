@@ -40,7 +40,7 @@ SCHEMA_VERSION: Literal[2] = 2
 #: Seconds between two checkpoints. Longer loses more work with an interrupted run; shorter spends more time writing,
 #: a few hundredths of a second each.
 INTERVAL = 30.0
-CHECKPOINT_VERSION = 2
+CHECKPOINT_VERSION = 3
 
 #: Settings that decide which merges are learned, besides the vocabulary sizes.
 _DECIDING = ("special_tokens", "tie_break", "min_frequency", "max_token_length", "thin_rare", "special_tokens_first")
@@ -188,6 +188,18 @@ def read_report(folder: Path, name: str = REPORT_FILE) -> RunReport | None:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
         raise FormatError(f"{path}: not the report of a run: {key}: {first['msg']}") from None
+
+
+def report_of_tokenizer(tokenizer: Path) -> RunReport | None:
+    """Read the report of the run that has made a tokenizer, the run folder or one for a smaller size in it, if any."""
+    folder = tokenizer.resolve()
+    try:
+        if report := read_report(folder):
+            return report
+        run = read_report(folder.parent)
+    except FormatError:  # a tokenizer is not without use for that
+        return None
+    return run if run and any(file.startswith(f"{folder.name}/") for file in run.files) else None
 
 
 @cache

@@ -285,6 +285,9 @@ BPEFLOW_API void bpeflow_kway_free(bpeflow_kway *kway);
 BPEFLOW_API int bpeflow_canonical_order(const uint8_t *data, const int64_t *starts, const int64_t *ends,
                                         const int64_t *counts, uint64_t tokens, int64_t *order);
 
+/* The hash of each pre-token, which also decides about its partition: of data[offsets[i]:offsets[i + 1]] into hashes[i]. */
+BPEFLOW_API int bpeflow_hashes(const uint8_t *data, const int64_t *offsets, uint64_t tokens, uint64_t *hashes);
+
 /* ---- learning merges ------------------------------------------------------------------------------------------- */
 
 enum bpeflow_order {

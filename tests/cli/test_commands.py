@@ -104,6 +104,7 @@ def test_the_version_has_no_other_flags(capsys: pytest.CaptureFixture[str]) -> N
             "unexpected argument 'corpus.txt'; did you mean --input corpus.txt? (see bpeflow train --help)",
         ),
         (["train", "a b"], "unexpected argument 'a b'; did you mean --input 'a b'? (see bpeflow train --help)"),
+        (["train", "a", "b"], "unexpected argument 'a'; did you mean --input a b? (see bpeflow train --help)"),
         (["backends", "c"], "unexpected argument 'c' (see bpeflow backends --help)"),
     ],
     ids=str,

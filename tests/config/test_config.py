@@ -111,9 +111,9 @@ def test_vocabulary_sizes_are_written_as_people_say_them(tmp_path: Path, text: s
     assert make_settings(Settings, {"input": "a", "vocab_sizes": text}).sizes == (entries,)
 
 
-@pytest.mark.parametrize("text", ["k", "1.5k", "32kb", "-1k", "", "9" * 5000, "100m m"])
+@pytest.mark.parametrize("text", ["k", "1.5k", "32kb", "--1k", "", "9" * 5000, "100m m"])
 def test_a_size_that_is_no_number_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="vocab_size: need a number such as 32000, 32k or 1m"):
+    with pytest.raises(ConfigError, match="vocab_size: need a whole number such as 32000, 32k or 1m"):
         make_settings(Settings, {"input": "a", "vocab_size": text})
 
 
@@ -128,9 +128,6 @@ def test_settings_are_frozen() -> None:
         ({"vocab_sise": 1}, r"unknown setting vocab_sise \(did you mean vocab_size\?\)"),
         ({"monitor": {"intervall": 1}}, r"unknown setting monitor\.intervall \(did you mean monitor\.interval\?\)"),
         ({"do_monitor": True}, r"unknown setting do_monitor \(did you mean monitor\.enabled\?\)"),
-        ({"small_input": 0}, "unknown setting small_input .removed: use executor: auto, threads or processes"),
-        ({"scanner": "regex"}, "unknown setting scanner .removed: .* BPEFLOW_INSTRUCTIONS=regex"),
-        ({"queue": {"max_items": 1}}, "unknown setting queue .removed: the bounds of queues are fixed"),
         ({"zzz": 1}, r"unknown setting zzz \(`bpeflow config` lists all settings\)"),
         ({"vocab_size": 256}, "vocab_size 256 is too small: 256 bytes and 1 special token"),
         ({"vocab_size": 100}, "vocab_size: must be greater than or equal to 256, found 100"),
@@ -144,7 +141,6 @@ def test_settings_are_frozen() -> None:
         ({"vocab_sizes": [300]}, "give one of the two"),
         ({"input": []}, "input is missing: .*at least one"),
         ({"input": 3.5}, "input: must be a valid list, found 3.5"),
-        ({"special_tokens": None}, "special_tokens: must be a valid list, found None"),
         ({"init_from": 3}, "init_from: need the name of a file or a folder, found 3"),
         (
             {"input": [{"content": "low"}]},
@@ -157,7 +153,7 @@ def test_settings_are_frozen() -> None:
         ({"special_tokens": ["a", "b", "a"]}, "special_tokens: 'a' is given twice"),
         (
             {"special_tokens": "<|a|>, <|b|>"},
-            r"looks like several tokens: give a list of them, \['<\|a\|>', '<\|b\|>'\]",
+            r"looks like several tokens: give each by itself, as '<\|a\|>' and '<\|b\|>'",
         ),
         ({"special_tokens": "<s> </s>"}, "'<s> </s>' looks like several tokens"),
         ({"special_tokens": ["<s>,[PAD]", "x"]}, "'<s>,.PAD.' looks like several tokens"),

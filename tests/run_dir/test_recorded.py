@@ -95,7 +95,7 @@ def test_flags_that_do_not_agree_are_refused(corpus: Path, tmp_path: Path, capsy
 def test_a_run_that_fails_with_nothing_to_resume_leaves_nothing(corpus: Path, tmp_path: Path) -> None:
     interrupt(settings_of(corpus, tmp_path / "run"), "before counting", MemoryError)
     assert not (tmp_path / "run").exists()
-    with pytest.raises(ResumeError, match=r"run has no run to resume: .*at least input and vocab_size"):
+    with pytest.raises(ResumeError, match=r"run has no run to resume: .*at least its input and vocab_size"):
         bpeflow.train({"out_dir": tmp_path / "run", "resume": True})
 
 

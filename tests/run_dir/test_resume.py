@@ -261,7 +261,7 @@ def test_a_second_run_is_refused_while_the_first_lives(
         assert main(command(large, out, *flags)) == 1
         err = capsys.readouterr().err
         assert f"another run (process {program.pid} on " in err
-        assert "use another out_dir" in err
+        assert "use another --out_dir" in err
     (tmp_path / "held").unlink()
     program.communicate()
     assert program.returncode == 0
@@ -320,6 +320,15 @@ def test_a_finished_run_names_the_changed_settings_that_it_ignores(
     assert "backend: 'python' → 'c'" in shown.err
     assert f"kept     {out}: " in shown.out
     assert "written" not in shown.out
+
+
+def test_a_run_without_merges_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.txt").write_text("low low", encoding="utf-8")
+    flags = ["--input", str(tmp_path / "a.txt"), "--vocab_size", "257", "--out_dir", str(tmp_path / "run")]
+    assert main(flags) == 0
+    shown = capsys.readouterr()
+    assert "no merges: --vocab_size 257 leaves no room for any" in shown.err
+    assert f"written  {tmp_path / 'run'}: " in shown.out
 
 
 @pytest.mark.parametrize(
