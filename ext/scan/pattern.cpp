@@ -20,9 +20,12 @@ Pattern::Pattern(std::uint32_t number) : name(number) {
 }
 
 Pattern::Pattern(const bpeflow_step *given, std::uint32_t count, std::uint32_t policy, bool is_superbpe)
-    : name(is_superbpe ? BPEFLOW_SUPERBPE : COMPILED), unmatched(policy) {
+    : unmatched(policy) {
     if (!given || count == 0 || policy > BPEFLOW_UNMATCHED_ERROR) throw Failure{BPEFLOW_BAD_ARGUMENT};
-    if (is_superbpe && (count > 1 || policy != BPEFLOW_ISOLATE)) throw Failure{BPEFLOW_BAD_ARGUMENT};
+    if (is_superbpe) {
+        if (count > 1 || policy != BPEFLOW_ISOLATE) throw Failure{BPEFLOW_BAD_ARGUMENT};
+        name = BPEFLOW_SUPERBPE;
+    }
     steps.reserve(count);
     for (std::uint32_t i = 0; i < count; i++) steps.emplace_back(given[i]);
 }

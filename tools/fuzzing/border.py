@@ -158,7 +158,7 @@ def _pattern(choices: Choices, library: ctypes.CDLL) -> c_void_p | None:
             step = replace(step, **damage)
         steps.append(step)
     with suppress(*_ERRORS):
-        policy = choices.one_of(("isolate", "drop", "error"))
+        policy: UnmatchedPolicy = choices.one_of(("isolate", "drop", "error"))
         return new_compiled_pattern("encode", tuple(steps), policy, is_superbpe=choices.below(2) == 1)
     return None
 
