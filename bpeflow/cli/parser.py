@@ -36,6 +36,7 @@ _ELSEWHERE = {
     "--jobs": ("--threads", "--num_counter"),
     "--num_workers": ("--num_counter", "--threads"),
     "--workers": ("--num_counter", "--threads"),
+    "--seed": (),  # nothing to train is random
     "--pattern": (),  # no misspelling: these counts or this corpus have a pattern already
 }
 

@@ -5,6 +5,7 @@ A validation error of pydantic becomes a line with the key, its description and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +20,16 @@ from bpeflow.errors import ConfigError, SettingsError
 SettingsType = TypeVar("SettingsType", bound=BaseModel)
 _SIZES = frozenset({"vocab_size", "vocab_sizes"})
 _SECTIONS: dict[str, type[Section]] = {"engine": EngineSettings, "monitor": MonitorSettings, "output": OutputSettings}
+
+#: Words of pydantic's messages, and ours.
+_WORDS = {
+    "Input should be": "must be",
+    "tuple": "list",
+    "greater than or equal to": "at least",
+    "less than or equal to": "at most",
+    "could not parse value and unit from byte string": "need a size such as 8mb",
+    "could not interpret byte unit: ": "need a size such as 8mb, not of ",
+}
 
 #: Limit on the text of a config: far above any real config, and far below the memory of any machine.
 _MAX_CHARACTERS = 1 << 20
@@ -85,7 +96,10 @@ def _explain(model: type[BaseModel], details: Any) -> str:
     message: str = details["msg"].removeprefix("Value error, ")
     if not key:
         return message
-    message = message.replace("Input should be", "must be").replace("tuple", "list").partition(", unable to parse")[0]
+    for theirs, ours in _WORDS.items():
+        message = message.replace(theirs, ours)
+    if details["type"] != "value_error":  # of pydantic
+        message = re.sub(r"\d{5,}", lambda number: f"{int(number[0]):,}", message.partition(", unable to")[0])
     if details["type"] == "string_too_short":
         message = "must not be empty"
     meaning = "" if details["type"] == "value_error" else _meaning(model, key)

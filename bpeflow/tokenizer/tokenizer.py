@@ -690,13 +690,13 @@ class Tokenizer:
                 lengths.append(np.diff(ends, prepend=0))
                 yield ids
 
-        ids = concatenate(arrays(), sum(map(len, batch)), ids_dtype)
+        ids = concatenate(arrays(), 0, ids_dtype)
         offsets = np.concatenate([[0], *lengths]).cumsum(dtype=np.int64)
         return (ids, offsets) if padding is None else padding.pad(ids, offsets)
 
     def _encode_texts(
         self,
-        texts: Sequence[str],
+        texts: list[str],
         allowed: SpecialChoice,
         disallowed: SpecialChoice,
         dtype: np.dtype[Any],
@@ -705,12 +705,10 @@ class Tokenizer:
         specials = self._control.allowed(allowed)
         refused = self._control.disallowed(allowed, disallowed)
 
-        def encode(group: Sequence[str]) -> EncodedTexts:
-            data = [*map(to_utf8, group)]
-            if refused:
-                for text in data:
-                    check_disallowed(text, refused)
-            return self._encoder.encode_batch(data, specials, dtype)
+        def encode(group: list[str]) -> EncodedTexts:
+            for text in group if refused else ():
+                check_disallowed(to_utf8(text), refused)
+            return self._encoder.encode_batch(group, specials, dtype)
 
         encode_one = partial(self.encode, allowed_special=allowed, disallowed_special=disallowed)
         return encode_texts(encode, encode_one, texts, threads)
@@ -759,7 +757,7 @@ class Tokenizer:
 
         Invalid arguments raise at once, as for `encode`. Errors in the text raise when the stream reaches them.
         """
-        if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
+        if isinstance(texts, bytes) or not isinstance(texts, Iterable):
             raise InputTypeError(f"pieces of a text must be an iterable of str, not {type(texts).__name__}")
         specials = self._control.allowed(allowed_special)
         disallowed = self._control.disallowed(allowed_special, disallowed_special)

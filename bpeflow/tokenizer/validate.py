@@ -225,15 +225,11 @@ def _check_entry(token_id: Any, token: Any, tokens: int) -> None:
 
 
 def list_of_texts(batch: Iterable[str]) -> list[str]:
-    """Return the texts of a batch as a list. Raises `InputTypeError` if it is not one, or an item is not a `str`."""
-    texts = for_each(_itself, batch)
-    if not {*map(type, texts)} <= {str}:
-        for_each(to_utf8, texts)
-    return texts
-
-
-def _itself(item: Item) -> Item:
-    return item
+    """Return the texts of a batch as a list of its own. Raises `InputTypeError` if the batch has no order."""
+    if isinstance(batch, str | bytes | set | frozenset | Mapping) or not isinstance(batch, Iterable):
+        hint = "; for a single text use encode" if isinstance(batch, str) else ""
+        raise InputTypeError(f"a batch must be a list, not {type(batch).__name__}{hint}")
+    return list(batch)
 
 
 def documents_of(iterator: Iterable[Any]) -> Iterator[Any]:

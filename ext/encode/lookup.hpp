@@ -14,6 +14,11 @@
 
 namespace bpeflow {
 
+// The borders between texts among the ids given to `Lookup::replace`: none, as all belong to one text.
+struct NoBorders {
+    template <typename Ids> void pass(std::size_t, std::size_t, const Ids &) const {}
+};
+
 // Most pre-tokens are short tokens, which are looked up in the model. The others are collected in a batch and looked up
 // in the cache that all encoders of the model share and, once that is full, in a private cache. The runs of a second
 // level are looked up there, too.
@@ -28,15 +33,16 @@ class Lookup {
     // Bytes before `end` may be read from now on.
     void set_readable(Bytes end) { text_end_ = end; }
 
-    // Write the ids of a batch of pre-tokens, one after another.
-    template <typename Ids> void add(const PretokenBatch &tokens, Ids &ids) {
+    // Write the ids of a batch of pre-tokens, one after another, and tell `borders` where they are; see `replace`.
+    template <typename Ids, typename Borders = NoBorders>
+    void add(const PretokenBatch &tokens, Ids &ids, Borders borders = {}) {
         const std::size_t looked_up = tokens.with_words(text_end_);
         const ShortTokens &known = model_.short_tokens;
         std::size_t misses =
             kernels_.find(known.keys(), tokens.text, tokens.starts, tokens.ends, looked_up, ids_, misses_);
         for (std::size_t i = 0; i < looked_up; i++) ids_[i] = known.ids()[ids_[i]];
         for (std::size_t i = looked_up; i < tokens.count; i++) misses_[misses++] = static_cast<std::uint32_t>(i);
-        replace(ids_, tokens.count, Misses{*this, tokens}, misses, ids);
+        replace(ids_, tokens.count, Misses{*this, tokens}, misses, ids, borders);
     }
 
     // Write the ids of one pre-token, of any length.
@@ -46,10 +52,10 @@ class Lookup {
 
     // Write `count` given ids, of which some stretches are replaced by the ids of their keys. Stretch i is from start(i) to
     // end(i), set(i, key) sets its key, and encode(key, put) calls put(ids, count) if no cache has them. Up to seven more
-    // ids are read.
-    template <typename Stretches, typename Ids>
+    // ids are read. Before given ids from `done` to `end` are written, borders.pass(done, end, ids) is called.
+    template <typename Stretches, typename Ids, typename Borders = NoBorders>
     void replace(const std::uint32_t *given, std::size_t count, const Stretches &stretches, std::size_t number,
-                 Ids &ids) {
+                 Ids &ids, Borders borders = {}) {
         std::size_t done = 0;
         for (std::size_t first = 0; first < number + 2 * group; first += group) {
             for (std::size_t i = first; i < std::min(first + group, number); i++) {
@@ -62,11 +68,13 @@ class Lookup {
             for (std::size_t i = first - group; i < std::min(first, number); i++) guess(i % ring);
             if (first < 2 * group) continue;
             for (std::size_t i = first - 2 * group; i < std::min(first - group, number); i++) {
+                borders.pass(done, stretches.start(i), ids);
                 ids.put_run(given + done, stretches.start(i) - done);
                 put_ids_of(i % ring, stretches, ids);
                 done = stretches.end(i);
             }
         }
+        borders.pass(done, count, ids);
         ids.put_run(given + done, count - done);
     }
 

@@ -109,8 +109,8 @@ def test_two_levels_equal_the_python_encoder(
             assert ours.encode(text, specials) == expected
             assert ours.count_tokens(text, specials) == len(expected)
             assert ours.encode_to_array(memoryview(text), specials, UINT32).tolist() == expected
-        ids, ends = ours.encode_batch(encoded, specials, UINT32)
-        expected_ids, expected_ends = python.encode_batch(encoded, specials, UINT32)
+        ids, ends = ours.encode_batch(batch, specials, UINT32)
+        expected_ids, expected_ends = python.encode_batch(batch, specials, UINT32)
         assert (ids.tolist(), ends.tolist()) == (expected_ids.tolist(), expected_ends.tolist())
 
 

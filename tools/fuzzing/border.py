@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bpeflow._util import native
+from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.backends import BACKENDS
 from bpeflow.backends.base import MERGE_DTYPE
 from bpeflow.backends.native_backend import NativeBackend

@@ -81,7 +81,9 @@ def test_no_special_tokens_may_be_none() -> None:
         (lambda t: t.decode({1, 2}), r"ids to decode must be a sequence of integers, not set"),
         (lambda t: t.decode({1: 2}), r"ids to decode must be a sequence of integers, not dict"),
         (lambda t: t.decode_batch([1, 2]), r"at index 0 of the batch: .* not int; for a single sequence use decode"),
-        (lambda t: t.encode_iterable("abc"), r"pieces of a text must be an iterable of str, not str"),
+        (lambda t: t.encode_iterable(b"abc"), r"pieces of a text must be an iterable of str, not bytes"),
+        (lambda t: t.encode_batch({"a": "b"}), r"a batch must be a list, not dict"),
+        (lambda t: t.encode_batch_to_numpy({"a"}), r"a batch must be a list, not set"),
         (lambda t: t.encode_iterable(5), r"pieces of a text must be an iterable of str, not int"),
     ],
 )
