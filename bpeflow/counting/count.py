@@ -189,6 +189,8 @@ class CorpusCounter:
         ended = perf_counter()
         if look is not None:
             self._report_mistakes(look, documents)
+        if self._units is None or self._units.frequent is None:  # pairs are counted before fragments
+            report_unmatched(documents, self.settings)
         if not len(counts) and self._units is None:
             self.forget_segments()
             raise CorpusError(f"nothing to count: {why_nothing(documents, self.rules.pretokenizer)}")
@@ -241,7 +243,6 @@ class CorpusCounter:
         warn_of_empty_sources(self.corpus.sources, documents)
         if look.undivided and documents.documents <= sum(self.corpus.file_counts()):
             log.warning("%r divided no file: each is one document", self.rules.delimiters.separator)
-        report_unmatched(documents, self.settings)
 
     def _describe_corpus(self, documents: DocumentStatistics, counts: PretokenCounts) -> CorpusReport:
         _, unit = self.settings.whole_weights

@@ -75,7 +75,7 @@ def test_the_share_of_unmatched_text_is_exact(
 MESSAGES = [
     ("drop", WORDS, "WARNING", "pattern: 36.7 % of the text (11 bytes) is matched by nothing and dropped, e.g. ', ' "),
     ("isolate", WORDS, "INFO", "pattern: 36.7 % of the text (11 bytes) is between matches and makes pre-tokens of "),
-    ("isolate", "ß", "WARNING", "pattern: 'ß' matches nothing in the corpus, e.g. in 'Hello, world 12!'"),
+    ("isolate", "ß", "WARNING", "the pattern 'ß' matches nothing in the corpus, e.g. in 'Hello, world 12!'"),
     ("isolate", r"\p{L}+|\P{L}", "", ""),
     ("drop", r"\p{L}+|\P{L}", "", ""),
     ("isolate", "superbpe", "", ""),
