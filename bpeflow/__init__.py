@@ -30,13 +30,13 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from bpeflow.counting.count import count
     from bpeflow.counting.counts import PretokenCounts
-    from bpeflow.dataset.encode import EncodedCorpus
     from bpeflow.dataset.encode import encode_documents as encode_documents
     from bpeflow.dataset.encode import encode_file as encode_file
+    from bpeflow.dataset.encoded_corpus import EncodedCorpus
     from bpeflow.dataset.evaluate import evaluate
     from bpeflow.dataset.evaluation_report import Evaluation, EvaluationReport
     from bpeflow.dataset.token_file import load_document_offsets, load_shards, load_tokens
-    from bpeflow.look.explanation import Explainer as Explainer
+    from bpeflow.look.explainer import Explainer as Explainer
     from bpeflow.look.explanation import Explanation
     from bpeflow.progress import Observer
     from bpeflow.tokenizer.padding import Padding
@@ -74,10 +74,10 @@ __all__ += errors.__all__
 #: The module of each public name that is not an exception, and of the names by which `Tokenizer` reaches what is above
 #: its room: the lazy names are the one place where imports do not run downwards.
 _MODULES = {
-    "EncodedCorpus": "bpeflow.dataset.encode",
+    "EncodedCorpus": "bpeflow.dataset.encoded_corpus",
     "Evaluation": "bpeflow.dataset.evaluation_report",
     "EvaluationReport": "bpeflow.dataset.evaluation_report",
-    "Explainer": "bpeflow.look.explanation",
+    "Explainer": "bpeflow.look.explainer",
     "Explanation": "bpeflow.look.explanation",
     "LearnedMerges": "bpeflow.training.learn",
     "Observer": "bpeflow.progress",

@@ -1,8 +1,12 @@
 """All exceptions that bpeflow raises on purpose, and which of others mean that memory ran out.
 
 They derive from `BpeflowError`, except `FlowError` and `WorkerDiedError`: these belong to the flow framework, which
-does not depend on the rest of bpeflow, and are only re-exported here. Each exception takes a single message, so that it
-can be pickled and sent between processes. The message says what went wrong, where, and what to do about it.
+does not depend on the rest of bpeflow, and are only re-exported here. Where Python has an exception for the same
+thing, they also derive from that: `ValueError` (settings, files and text with wrong content), `TypeError`,
+`FileNotFoundError`, `FileExistsError`, `ImportError`, `MemoryError`.
+
+Each exception takes a single message, so that it can be pickled and sent between processes. The message says what went
+wrong, where, and what to do about it.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ __all__ = [
     "InputTypeError",
     "InvalidTextError",
     "InvalidUtf8Error",
+    "MissingLibraryError",
     "NativeError",
     "NativeMemoryError",
     "NativeUnavailableError",
@@ -55,7 +60,7 @@ class BpeflowError(Exception):
     """Base class of bpeflow's own exceptions."""
 
 
-class ConfigError(BpeflowError):
+class ConfigError(BpeflowError, ValueError):
     """A missing, unknown or out-of-range setting. Raised before any work is done."""
 
 
@@ -67,11 +72,11 @@ class PatternError(ConfigError):
     """A pre-token pattern that is neither a known name nor a valid regular expression."""
 
 
-class PatternTimeoutError(BpeflowError):
+class PatternTimeoutError(BpeflowError, ValueError):
     """Text on which a pattern takes too long in the `regex` module. Either may come from an untrusted file."""
 
 
-class AlreadyExistsError(ConfigError):
+class AlreadyExistsError(ConfigError, FileExistsError):
     """A finished run, another tokenizer or a token file is in the way, and `overwrite` was not given."""
 
 
@@ -83,7 +88,7 @@ class FolderInUseError(BpeflowError):
     """A run folder that another run is using."""
 
 
-class CorpusError(BpeflowError):
+class CorpusError(BpeflowError, ValueError):
     """An input file that is missing or unreadable, or that changed while it was read."""
 
 
@@ -107,7 +112,7 @@ class ScratchError(BpeflowError):
     """Counts that cannot be written to the scratch folder or read back, usually because the disk is full."""
 
 
-class FormatError(BpeflowError):
+class FormatError(BpeflowError, ValueError):
     """A file that violates its format, or content that a format cannot represent."""
 
 
@@ -147,7 +152,7 @@ class EngineError(BpeflowError):
     """A cluster that is not there or not fit for the work, or a failure of one of its nodes, with the remedy."""
 
 
-class EngineUnavailableError(EngineError):
+class EngineUnavailableError(EngineError, ImportError):
     """An engine whose library is not installed or too old, with the remedy."""
 
 
@@ -157,6 +162,10 @@ class TaskLostError(EngineError):
 
 class BackendsDifferError(BpeflowError):
     """Backends that learned different merges from the same counts: a bug, which `compare` looks for."""
+
+
+class MissingLibraryError(BpeflowError, ImportError):
+    """An optional library that is needed but not installed, with the command that installs it."""
 
 
 class NativeUnavailableError(BpeflowError):

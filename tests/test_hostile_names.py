@@ -82,7 +82,8 @@ def test_devices_and_folders_where_files_belong_are_errors(
     assert not Path("made").exists()
 
 
-LONG, VERY_LONG = "a" * 240, "a" * 260
+#: A name that fits with its ending, while the temporary name, with a dot, the process number and ``.part``, does not.
+LONG, VERY_LONG = "a" * (245 - len(str(os.getpid()))), "a" * 260
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@
     python tools/bench.py train --input FILE... --vocab_size 32000
     python tools/bench.py encode --input FILE... --tokenizer FOLDER --work first
     python tools/bench.py patterns --input FILE... --processes 1
+    python tools/bench.py all --input FILE... --rounds 3 > tables.md
 
 Each measurement times a fresh process from start to end. The contenders take turns, and the table shows medians.
 The extra `bench` installs the peers (pip install 'bpeflow[bench]'). Missing peers are skipped.
@@ -18,12 +19,12 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import count, encode, merge, patterns, train
+from benchmarks import count, encode, merge, ours, patterns, tables, train
 from benchmarks.compare import Comparison, compare_all
 from benchmarks.contender import Contender, Job, Subject
 from benchmarks.machine import describe_machine, read_input
@@ -36,11 +37,53 @@ SUBJECTS = (count.SUBJECT, merge.SUBJECT, train.SUBJECT, encode.SUBJECT, pattern
 
 def main(arguments: list[str] | None = None) -> int:
     options = make_parser().parse_args(arguments)
-    subject: Subject = replace(options.subject, step=options.work) if options.subject.works else options.subject
-    contenders, skipped = choose(subject, options.only, options.pattern, has_text=bool(options.input))
+    run: Callable[[argparse.Namespace], int] = options.run
+    return run(options)
+
+
+def run_one(options: argparse.Namespace) -> int:
+    """Run the benchmark of one subject and print its report."""
+    contenders, skipped = choose(options.subject, options.only, options.pattern, has_text=bool(options.input))
     if not contenders:
         print("\n".join(f"{name}: {reason}" for name, reason in skipped.items()), file=sys.stderr)
         return 1
+    report = measure_subject(options, contenders, skipped)
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    show(report)
+    return int(has_failed(report))
+
+
+def run_all(options: argparse.Namespace) -> int:
+    """Run the benchmarks of `tables.TABLES` with each input by itself, and print their medians as Markdown."""
+    parser, failed = make_parser(), False
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        tokenizer = options.tokenizer or _train_tokenizer(options.input[0], Path(folder), options.timeout)
+        common = [
+            "--rounds",
+            str(options.rounds),
+            "--processes",
+            str(options.processes),
+            "--timeout",
+            str(options.timeout),
+        ]
+        print(tables.heading(describe_machine(), options.input, options.rounds, options.processes), flush=True)
+        for table in tables.TABLES:
+            reports = []
+            for path in options.input:
+                words = [*table.arguments, *(["--tokenizer", str(tokenizer)] if table.arguments[0] == "encode" else [])]
+                one = parser.parse_args([*words, "--input", str(path), *common])
+                reports.append(measure_subject(one, *choose(one.subject, one.only, one.pattern)))
+            print(tables.render(table, reports), flush=True)
+            failed = failed or any(map(has_failed, reports))
+    return int(failed)
+
+
+def measure_subject(
+    options: argparse.Namespace, contenders: list[Contender], skipped: dict[str, str]
+) -> dict[str, Any]:
+    """Measure the contenders in rounds, and compare their merges. Return the report."""
+    subject: Subject = replace(options.subject, step=options.work) if options.subject.works else options.subject
     machine = describe_machine()
     inputs = [read_input(path) for path in options.input or [_counts_file(options.counts)]]
     job = Job(
@@ -57,11 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
         ready = job if options.counts else prepare(subject, job, Path(folder), options.timeout)
         results = run_rounds(contenders, ready, options.rounds, options.timeout, show_progress)
     comparisons = [] if options.skip_compare else compare_merges(results, job, options.timeout)
-    report = make_report(subject, job, options.rounds, machine, inputs, results, skipped, comparisons)
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    show(report)
-    return int(has_failed(report))
+    return make_report(subject, job, options.rounds, machine, inputs, results, skipped, comparisons)
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -69,7 +108,9 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="SUBJECT", required=True)
     for subject in SUBJECTS:
         command = commands.add_parser(subject.name, help=subject.description, description=subject.description)
-        command.set_defaults(subject=subject, counts=None, vocab_size=0, skip_compare=False, work="", tokenizer=Path())
+        command.set_defaults(
+            run=run_one, subject=subject, counts=None, vocab_size=0, skip_compare=False, work="", tokenizer=Path()
+        )
         names = ", ".join(contender.name for contender in subject.contenders)
         source = command.add_mutually_exclusive_group(required=True)
         source.add_argument("--input", metavar="FILE", nargs="+", type=_file, default=[], help="text files")
@@ -87,14 +128,28 @@ def make_parser() -> argparse.ArgumentParser:
         if any(contender.twin for contender in subject.contenders):
             command.add_argument("--skip_compare", action="store_true",
                                  help="skip the untimed runs that compare the peers' merges with ours")  # fmt: skip
-        command.add_argument("--rounds", metavar="N", type=_positive, default=5, help="measurements per contender (5)")
+        _add_common(command, rounds=5)
         command.add_argument("--only", metavar="NAMES", help=f"comma-separated contenders to measure, out of: {names}")
         command.add_argument("--pattern", default="gpt2", help="a named pattern or a regular expression (gpt2)")
-        command.add_argument("--processes", metavar="N", type=_positive, default=os.cpu_count() or 1,
-                             help="processes or threads per contender (one per core)")  # fmt: skip
-        command.add_argument("--timeout", metavar="SECONDS", type=float, default=600.0, help="limit per process (600)")
         command.add_argument("--json", metavar="OUT.json", type=_writable, help="file for all measurements")
+    description = "the tables of docs/measurements.md, a column for each input, as Markdown"
+    command = commands.add_parser("all", help=description, description=description)
+    command.set_defaults(run=run_all)
+    command.add_argument("--input", metavar="FILE", nargs="+", type=_file, required=True,
+                         help="text files; those under 300 MB measure how programs start")  # fmt: skip
+    command.add_argument("--tokenizer", metavar="FOLDER", type=_tokenizer,
+                         help="to encode with: a folder with vocab.json and merges.txt, such as a run folder (default: "
+                              "32,000 entries learned from the first input)")  # fmt: skip
+    _add_common(command, rounds=3)
     return parser
+
+
+def _add_common(command: argparse.ArgumentParser, rounds: int) -> None:
+    command.add_argument("--rounds", metavar="N", type=_positive, default=rounds,
+                         help=f"measurements per contender ({rounds})")  # fmt: skip
+    command.add_argument("--processes", metavar="N", type=_positive, default=os.cpu_count() or 1,
+                         help="processes or threads per contender (one per core)")  # fmt: skip
+    command.add_argument("--timeout", metavar="SECONDS", type=float, default=600.0, help="limit per process (600)")
 
 
 def choose(
@@ -120,6 +175,13 @@ def prepare(subject: Subject, job: Job, folder: Path, timeout: float) -> Job:
     if measurement.error is not None:
         raise SystemExit(f"bench.py: counting the input failed: {measurement.error}")
     return replace(job, counts=folder)
+
+
+def _train_tokenizer(path: Path, folder: Path, timeout: float) -> Path:
+    job = Job(inputs=(path,), pattern="gpt2", processes=os.cpu_count() or 1, out_dir=folder, vocab_size=32_000)
+    if error := measure([sys.executable, *ours.train_arguments(job)], timeout).error:
+        raise SystemExit(f"bench.py: training a tokenizer on {path} failed: {error}")
+    return folder
 
 
 def compare_merges(results: Sequence[Result], job: Job, timeout: float) -> list[Comparison]:

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bpeflow.errors import CorpusError
+from bpeflow.errors import MissingLibraryError
 
 
 def available_cores() -> int:
@@ -64,19 +64,18 @@ def _read_limit(file: Path) -> int | None:
         return None
 
 
-def load_extra(module: str, extra: str, needed_by: str, error: type[Exception] = CorpusError) -> Any:
+def load_extra(module: str, extra: str, needed_by: str) -> Any:
     """Import an optional library.
 
     Args:
         module: the module to import.
         extra: the extra of this package that installs it.
         needed_by: what needs it, in the plural, for the message.
-        error: the exception to raise.
 
     Raises:
-        CorpusError: or `error`: the library is not installed. The message names the extra.
+        MissingLibraryError: the library is not installed. The message names the extra.
     """
     try:
         return import_module(module)
     except ModuleNotFoundError as missing:
-        raise error(f"{needed_by} need {module}: pip install 'bpeflow[{extra}]' ({missing})") from missing
+        raise MissingLibraryError(f"{needed_by} need {module}: pip install 'bpeflow[{extra}]' ({missing})") from missing

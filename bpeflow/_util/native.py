@@ -41,7 +41,7 @@ from bpeflow.errors import (
 )
 
 #: The number that `bpeflow_abi` of a library must return: BPEFLOW_ABI in the header.
-ABI = 19
+ABI = 20
 
 #: Environment variable with a folder to search before the package's own. Sanitizer builds are tested this way.
 LIBRARY_PATH_VARIABLE = "BPEFLOW_LIBRARY_PATH"
@@ -262,6 +262,7 @@ _COUNT = _PATTERN | {
     "bpeflow_kway_place": _checked(c_void_p, c_uint64, c_void_p, c_void_p, c_void_p, _NUMBER),
     "bpeflow_kway_free": _freeing(),
     "bpeflow_canonical_order": _checked(c_void_p, c_void_p, c_void_p, c_void_p, c_uint64, c_void_p),
+    "bpeflow_hashes": _checked(c_void_p, c_void_p, c_uint64, c_void_p),
 }
 
 _LEARN = {
@@ -284,6 +285,8 @@ _ENCODE = _PATTERN | {
     "bpeflow_cache_free": _freeing(),
     "bpeflow_encoder_new": _checked(c_void_p, c_void_p, c_char_p, _HANDLES),
     "bpeflow_encoder_encode": _unchecked(c_void_p, c_void_p, c_void_p, c_void_p, c_uint64, c_void_p),
+    "bpeflow_encoder_encode_texts": _unchecked(c_void_p, c_void_p, c_void_p, c_void_p, c_uint64, c_void_p),
+    "bpeflow_find_texts": _Signature(c_uint64, (c_void_p, c_uint64, c_void_p, c_void_p, c_void_p, c_void_p)),
     "bpeflow_encode_prepared": _Signature(c_int32, (POINTER(Prepared), c_char_p, c_int32)),
     "bpeflow_encoder_free": _freeing(),
 }

@@ -31,16 +31,17 @@ from bpeflow.vocab import Merge
 
 _DESCRIPTION = """\
 Learn the same merges with several backends in turn, check that the results are equal, and print for each: seconds for
-set-up, selection of pairs and update of the words; entries of occurrence lists visited, and how many were still valid;
-stale heap entries; pairs; memory of the backend's tables. Settings are as for merge.
+set-up, selection of pairs, update of the words and the rest (loading counts, returning merges); entries of occurrence
+lists visited, and how many were still valid; stale heap entries; pairs; memory of the backend's tables. Settings are as
+for merge.
 
   bpeflow compare --counts runs/owt --backends c,omp --threads 1,2,4 --rounds 5
 """
 
 #: The table's columns; "tables" is the memory of the backend's own.
 _HEADINGS = (
-    "backend", "threads", "total", "ratio", "set-up", "selection", "update", "visited", "merged", "stale pops", "pairs",
-    "tables",
+    "backend", "threads", "total", "ratio", "set-up", "selection", "update", "rest", "visited", "merged", "stale pops",
+    "pairs", "tables",
 )  # fmt: skip
 
 #: Fields of the statistics that are times. The others are the same in every round.
@@ -127,6 +128,7 @@ def print_comparison(
             f"{row['median_seconds']:.3f}",
             f"{row['median_seconds'] / fastest:.2f}",
             *(f"{row[name]:.3f}" for name in TIMES),
+            f"{max(row['median_seconds'] - sum(row[name] for name in TIMES), 0):.3f}",
             *(f"{row[name]:,}" for name in ("occurrences_visited", "occurrences_merged", "stale_pops", "pairs")),
             format_size(row["memory_bytes"]) if row["memory_bytes"] else "unknown",
         ]

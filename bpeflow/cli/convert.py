@@ -5,11 +5,11 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
+from bpeflow.cli.merge import read_counts
 from bpeflow.cli.parser import Parser, add_description_flags, description, output_file
 from bpeflow.cli.progress import set_up_logging
 from bpeflow.cli.settings import add_settings, settings_of
 from bpeflow.config import OutputSettings, make_settings
-from bpeflow.counting.counts import PretokenCounts
 from bpeflow.formats import any_format, hub
 from bpeflow.formats.tokenizer_spec import TransformersOptions
 
@@ -57,20 +57,20 @@ _COUNTS = """\
 Convert pre-token counts between bpeflow's own format (.npz) and TSV (pre-token TAB count, with backslash escapes).
 File name extensions select the formats.
 
-  bpeflow counts runs/owt/counts.npz counts.tsv
+  bpeflow counts runs/owt counts.tsv
 """
 
 
 def counts_parser() -> Parser:
     """Return the parser of its flags."""
     parser = Parser("counts", _COUNTS, "SRC DST")
-    parser.add_argument("source", metavar="SRC", type=Path, help="counts to read")
+    parser.add_argument("source", metavar="SRC", type=Path, help="run folder, or counts as .npz or .tsv")
     parser.add_argument("target", metavar="DST", type=output_file, help="counts to write")
     return parser
 
 
 def run_counts(options: Namespace) -> None:
     """Convert counts."""
-    counts = PretokenCounts.read(options.source)
+    counts, _, _ = read_counts(options.source)
     counts.write(options.target)
     print(f"{options.target}: {len(counts):,} distinct pre-tokens, {counts.total:,} in total")  # noqa: T201

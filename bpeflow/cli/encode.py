@@ -17,7 +17,8 @@ from bpeflow.cli.progress import observing, print_summary
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
 from bpeflow.config.encoding import EncodeSettings
 from bpeflow.dataset.decode import decode_file
-from bpeflow.dataset.encode import EncodedCorpus, encode_file
+from bpeflow.dataset.encode import encode_file
+from bpeflow.dataset.encoded_corpus import EncodedCorpus
 from bpeflow.errors import ConfigError, OutputError
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
@@ -62,7 +63,7 @@ def run_encode(options: Namespace) -> None:
             encoded = _encode_to(options.out, settings, options)
         except BaseException as error:
             for note in getattr(error, "__notes__", ()):
-                log.warning("%s", note)
+                log.info("%s", note)
             raise
         print_summary(encoded.describe(), options.quiet)
 

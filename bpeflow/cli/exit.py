@@ -15,6 +15,7 @@ from typing import IO, NoReturn, cast
 
 from bpeflow._util.streams import LenientStream
 from bpeflow._util.text import one_line
+from bpeflow.cli.wording import worded
 from bpeflow.errors import (
     BackendUnavailableError,
     BpeflowError,
@@ -23,6 +24,7 @@ from bpeflow.errors import (
     EngineUnavailableError,
     FlowError,
     FormatError,
+    MissingLibraryError,
     OutputError,
     SettingsError,
     is_memory_error,
@@ -32,6 +34,11 @@ from bpeflow.flow.errors import WorkerTracebackError
 
 #: The signals by which users, schedulers and terminals end a process.
 ENDING_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+#: Errors that ask for another input or other settings, or for a library.
+_USAGE_ERRORS = (
+    ConfigError, CorpusError, FormatError, BackendUnavailableError, EngineUnavailableError, MissingLibraryError
+)  # fmt: skip
 
 #: Exit statuses for invalid input or settings, and for a failed run. A signal gives 128 + its number, as in shells.
 USAGE, FAILURE = 2, 1
@@ -136,7 +143,7 @@ def exit_status(error: BaseException) -> int:
         return 128 + signal.SIGPIPE  # its reader wants no more of it, as `head`, and needs no message
     if isinstance(error, SettingsError):
         return _fail(str(error).splitlines(), USAGE)
-    if isinstance(error, ConfigError | CorpusError | FormatError | BackendUnavailableError | EngineUnavailableError):
+    if isinstance(error, _USAGE_ERRORS):
         return _fail([str(error)], USAGE)
     expected = _expected(error)
     if expected is None:
@@ -173,7 +180,7 @@ def _stage_of(error: BaseException | None) -> str:
 
 def _fail(lines: Sequence[str], status: int) -> int:
     for line in lines:
-        print(f"bpeflow: {one_line(line)}", file=_messages())
+        print(f"bpeflow: {one_line(worded(line))}", file=_messages())
     return status
 
 

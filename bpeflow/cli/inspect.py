@@ -24,6 +24,8 @@ from bpeflow.look.tables import (
 )
 from bpeflow.look.usage import CorpusFigures, count_pretokens, inspect_corpus
 from bpeflow.look.vocabulary import VocabFigures, VocabToken, inspect_vocab
+from bpeflow.run_dir.run_files import report_of_tokenizer
+from bpeflow.run_dir.summary import count_unit
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
 _DESCRIPTION = """\
@@ -77,6 +79,8 @@ def run_inspect(options: Namespace) -> None:
         return
     console = output_console()
     _print_vocab(console, figures)
+    if figures.merge_counts and (unit := count_unit(report_of_tokenizer(options.tokenizer))):
+        console.print(unit)
     if corpus:
         _print_corpus(console, corpus)
 

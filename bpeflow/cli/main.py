@@ -15,6 +15,7 @@ from bpeflow import __version__
 from bpeflow._util.streams import LenientStream, OutputStream
 from bpeflow._util.text import close_matches
 from bpeflow.cli.exit import end_on_signals, exit_status
+from bpeflow.cli.wording import begin_wording
 from bpeflow.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ version, with --verbose also how it was built."""
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command, `train` by default, and return the exit status."""
     argv = [_with_underscores(argument) for argument in (sys.argv[1:] if arguments is None else arguments)]
+    begin_wording()
     try:
         _set_up_process()
         output, messages = OutputStream(sys.stdout), LenientStream(sys.stderr)
@@ -109,7 +111,9 @@ def _run(argv: Sequence[str]) -> int:
             hint = f"to train on a file: bpeflow --input {quote(name)}"
         raise ConfigError(f"unknown command {name!r}; {hint}")
     parser, run = load_command(name)
-    run(parser.parse(rest))
+    options = parser.parse(rest)
+    begin_wording(parser.settings, options)
+    run(options)
     return 0
 
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
-from shlex import quote
+from shlex import join, quote
 from shutil import get_terminal_size
 from textwrap import fill
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from bpeflow._util.atomic import temporary_path
 from bpeflow._util.text import close_matches
 from bpeflow.errors import ConfigError
+
+if TYPE_CHECKING:
+    from bpeflow.config import Setting
 
 #: Width of help on wide terminals: longer lines are harder to read.
 _WIDTH = 100
@@ -32,12 +36,17 @@ _ELSEWHERE = {
     "--jobs": ("--threads", "--num_counter"),
     "--num_workers": ("--num_counter", "--threads"),
     "--workers": ("--num_counter", "--threads"),
+    "--seed": (),  # nothing to train is random
     "--pattern": (),  # no misspelling: these counts or this corpus have a pattern already
 }
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that knows its arguments, and raises `ConfigError` instead of printing usage."""
+    """A parser that knows its arguments, and raises `ConfigError` instead of printing usage.
+
+    Attributes:
+        settings: the settings that have flags, by key.
+    """
 
     def __init__(self, command: str, description: str, arguments: str = "[flags]") -> None:
         """Prepare for the flags of a command.
@@ -47,6 +56,7 @@ class Parser(argparse.ArgumentParser):
             description: paragraphs, to be wrapped, and indented examples, to be printed as they are.
             arguments: the arguments on the usage line.
         """
+        self.settings: dict[str, Setting] = {}
         width = min(_WIDTH, get_terminal_size().columns)
         paragraphs = (
             text if text.startswith(" ") else fill(" ".join(text.split()), width) for text in description.split("\n\n")
@@ -71,12 +81,13 @@ class Parser(argparse.ArgumentParser):
             if (flag := word.partition("=")[0]).startswith("--") and flag not in known:
                 self._refuse(flag, known)
         if argv and not argv[0].startswith("-") and all(argument.option_strings for argument in self.arguments):
-            self._refuse_positional(argv[0], argv)  # before flags that are missing
+            words = [*takewhile(lambda word: not word.startswith("-"), argv)]
+            self._refuse_positional(words, argv)  # before flags that are missing
         options, rest = self.parse_known_intermixed_args(argv)  # an optional argument may follow flags
         for word in rest:
             if word.startswith("-"):
                 self._refuse(word, known)
-            self._refuse_positional(word, argv)
+            self._refuse_positional([word], argv)
         return options
 
     def error(self, message: str) -> NoReturn:
@@ -87,14 +98,19 @@ class Parser(argparse.ArgumentParser):
             message = message.replace(expected, "needs a value (--flag=VALUE if that begins with a dash)")
         raise ConfigError(f"{message} (see {self.prog} --help)")
 
-    def _refuse_positional(self, word: str, argv: Sequence[str]) -> NoReturn:
-        """Suggest the flag that the word may belong to: ``--input``, or else a required flag that is missing."""
+    def _refuse_positional(self, words: Sequence[str], argv: Sequence[str]) -> NoReturn:
+        """Suggest the flags that words may belong to: ``--input`` and required flags that are missing."""
         given = {word.partition("=")[0] for word in argv}
         flags = {argument.option_strings[0]: argument for argument in self.arguments if argument.option_strings}
         expected = ["--input", *(name for name, argument in flags.items() if argument.required)]
         missing = [name for name in expected if name in flags and given.isdisjoint(flags[name].option_strings)]
-        hint = f"; did you mean {missing[0]} {quote(word)}?" if missing else ""
-        self.error(f"unexpected argument {word!r}{hint}")
+        if len(words) > 1:
+            missing[:2] = reversed(missing[:2])  # the tokenizer, then the input
+        suggested = " ".join(f"{name} {quote(word)}" for name, word in zip(missing, words, strict=False))
+        if missing == ["--input"]:
+            suggested = f"--input {join(words)}"
+        hint = f"; did you mean {suggested}?" if missing else ""
+        self.error(f"unexpected argument {words[0]!r}{hint}")
 
     def _refuse(self, flag: str, known: Sequence[str]) -> NoReturn:
         elsewhere = _ELSEWHERE.get(flag)
@@ -209,5 +225,5 @@ def size(text: str) -> int:
 def number(text: str) -> int:
     """Parse a number of threads or rounds."""
     if not text.isdecimal() or not 1 <= int(text) <= 4096:
-        raise argparse.ArgumentTypeError(f"need a number from 1 to 4096, found {text!r}")
+        raise argparse.ArgumentTypeError(f"need a whole number from 1 to 4096, found {text!r}")
     return int(text)

@@ -10,12 +10,10 @@ from typing import Any, get_origin
 from pydantic import BaseModel
 
 from bpeflow.cli.parser import Parser, add_quiet_flag
+from bpeflow.cli.wording import SETTING
 from bpeflow.config import CorpusSettings, Settings, all_settings, load_values, override
 from bpeflow.config.reading import parse_yaml
 from bpeflow.errors import ConfigError
-
-#: What the destination of a setting's flag begins with; its key follows.
-SETTING = "setting "
 
 #: The group of settings that describe a corpus, which commands other than train take from its config, too.
 _CORPUS = "corpus"
@@ -43,6 +41,7 @@ def add_settings(parser: Parser, model: type[BaseModel], without: Collection[str
         elif setting.is_list:
             may_be_empty = get_origin(setting.annotation) is tuple  # not if one value may stand for the list
             kind |= {"nargs": "*" if may_be_empty else "+", "action": "extend"}
+        parser.settings[setting.key] = setting
         groups[heading].add_argument(
             *setting.flags,
             dest=f"{SETTING}{setting.key}",

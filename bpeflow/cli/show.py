@@ -12,7 +12,7 @@ from bpeflow._util.atomic import write_text
 from bpeflow._util.text import format_size
 from bpeflow.cli.parser import Parser, add_description_flags, description, output_file, size
 from bpeflow.cli.progress import set_up_logging
-from bpeflow.errors import ConfigError, FormatError
+from bpeflow.errors import ConfigError
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
 _DESCRIPTION = """\
@@ -71,9 +71,11 @@ def run_show(options: Namespace) -> None:
     set_up_logging()
     from rich.console import Console
 
-    from bpeflow.look.explanation import Explainer
+    from bpeflow.look.explainer import Explainer
     from bpeflow.look.render import to_json
     from bpeflow.look.tables import print_json
+    from bpeflow.run_dir.run_files import report_of_tokenizer
+    from bpeflow.run_dir.summary import count_unit
 
     tokenizer = Tokenizer.from_pretrained(options.tokenizer, **description(options))
     text = options.text
@@ -88,7 +90,10 @@ def run_show(options: Namespace) -> None:
         if os.path.isfile(text):  # noqa: PTH113 (Path.is_file raises errors for long texts)
             log.info("showing these words; --input %s shows the file", text)
         text = os.fsencode(text).decode(errors="replace")
-    explanation = Explainer(tokenizer, _second_stage(options.tokenizer) if options.explain else None).explain(text)
+    report = report_of_tokenizer(options.tokenizer) if options.explain else None
+    if unit := count_unit(report):
+        log.info("%s", unit)
+    explanation = Explainer(tokenizer, report.second_stage if report else None).explain(text)
     if options.ids:
         sys.stdout.write(" ".join(map(str, explanation.ids)) + "\n")
         return
@@ -103,17 +108,3 @@ def run_show(options: Namespace) -> None:
         console.print(explanation.coloured(), "", table, sep="\n")
     else:
         sys.stdout.write(f"{table.plain}\n")
-
-
-def _second_stage(tokenizer: Path) -> int | None:
-    """Return the rank at which the superwords of a run, or of a smaller size in it, begin; None if they are unknown."""
-    from bpeflow.run_dir.run_files import read_report  # pydantic
-
-    folder = tokenizer.resolve()
-    try:
-        report = read_report(folder)
-        if report is None and (run := read_report(folder.parent)):
-            report = run if any(file.startswith(f"{folder.name}/") for file in run.files) else None
-    except FormatError:  # not needed for more
-        return None
-    return report.second_stage if report else None

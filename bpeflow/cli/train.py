@@ -56,14 +56,17 @@ def run_training(settings: Settings, quiet: bool, work: Callable[[Observer], Tra
     from bpeflow.run_dir.summary import describe_run
 
     if settings.out_dir is None:
-        raise ConfigError("no output folder: give --out_dir FOLDER, or out_dir in the config")
+        raise ConfigError("no output folder: give --out_dir FOLDER, or name one in the config")
     try:
         with observing(quiet) as observer:
             result = work(observer)
-    except CorpusError:  # some of which are an OSError, too
+    except (ConfigError, CorpusError):  # some of which are an OSError, too
         raise
     except (KeyboardInterrupt, OSError, ScratchError, WorkerDiedError):
-        log.warning("%s", how_to_continue(settings.out_dir))
+        log.info("%s", how_to_continue(settings.out_dir))
         raise
     written = one_line(f"{settings.out_dir}: {', '.join([*result.report.files, REPORT_FILE])}")
-    print_summary([("", ""), *describe_run(result.report), ("written", written)], quiet)
+    label = (
+        "written" if result.learned is not None or settings.skip_merge else "kept"
+    )  # by a run that was finished before
+    print_summary([("", ""), *describe_run(result.report), (label, written)], quiet)

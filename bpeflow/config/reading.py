@@ -5,6 +5,7 @@ A validation error of pydantic becomes a line with the key, its description and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,13 +21,14 @@ SettingsType = TypeVar("SettingsType", bound=BaseModel)
 _SIZES = frozenset({"vocab_size", "vocab_sizes"})
 _SECTIONS: dict[str, type[Section]] = {"engine": EngineSettings, "monitor": MonitorSettings, "output": OutputSettings}
 
-#: Settings of earlier versions, and what to do without them.
-_REMOVED = {
-    "engine.partitions": "the counts of segments are divided by their size",
-    "queue": "the bounds of queues are fixed",
-    "scanner": "native code is used where it can; BPEFLOW_INSTRUCTIONS=regex forces the regex module",
-    "small_input": "use executor: auto, threads or processes",
-    "start_method": "workers are always forked from a server",
+#: Words of pydantic's messages, and ours.
+_WORDS = {
+    "Input should be": "must be",
+    "tuple": "list",
+    "greater than or equal to": "at least",
+    "less than or equal to": "at most",
+    "could not parse value and unit from byte string": "need a size such as 8mb",
+    "could not interpret byte unit: ": "need a size such as 8mb, not of ",
 }
 
 #: Limit on the text of a config: far above any real config, and far below the memory of any machine.
@@ -94,7 +96,10 @@ def _explain(model: type[BaseModel], details: Any) -> str:
     message: str = details["msg"].removeprefix("Value error, ")
     if not key:
         return message
-    message = message.replace("Input should be", "must be").replace("tuple", "list")
+    for theirs, ours in _WORDS.items():
+        message = message.replace(theirs, ours)
+    if details["type"] != "value_error":  # of pydantic
+        message = re.sub(r"\d{5,}", lambda number: f"{int(number[0]):,}", message.partition(", unable to")[0])
     if details["type"] == "string_too_short":
         message = "must not be empty"
     meaning = "" if details["type"] == "value_error" else _meaning(model, key)
@@ -103,8 +108,6 @@ def _explain(model: type[BaseModel], details: Any) -> str:
 
 def _nearest(model: type[BaseModel], key: str) -> str:
     """Suggest the known key that is most like an unknown one, in any section."""
-    if remedy := _REMOVED.get(key) or _REMOVED.get(key.partition(".")[0]):
-        return f" (removed: {remedy})"
     settings = list(all_settings(model))
     names = [setting.key for setting in settings]
     known = {name.rpartition(".")[2]: name for name in reversed(names)} | {name: name for name in (*_SECTIONS, *names)}
@@ -138,7 +141,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         with path.open(encoding="utf-8") as file:
             text = file.read(_MAX_CHARACTERS + 1)
     except OSError as error:
-        raise ConfigError(f"cannot read the config {path}: {error.strerror}") from error
+        where = f" in {Path.cwd()}" if isinstance(error, FileNotFoundError) and not path.is_absolute() else ""
+        raise ConfigError(f"cannot read the config {path}: {error.strerror}{where}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not valid YAML: {error}") from error
     if len(text) > _MAX_CHARACTERS:
@@ -158,6 +162,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
         )
     if wrong_keys := [key for key in values if not isinstance(key, str)]:
         raise ConfigError(f"{path}: {wrong_keys[0]!r} is not the name of a setting")
+    for section, dotted in ((key.partition(".")[0], key) for key in values):
+        inside = _SECTIONS[section].expand(values.get(section)) if section in _SECTIONS else None
+        if isinstance(inside, Mapping) and any(dotted == f"{section}.{key}" for key in inside):
+            raise ConfigError(f"{path}: {dotted} is given twice, alone and in {section}: remove one")
     return values
 
 
@@ -180,9 +188,16 @@ def parse_yaml(text: str) -> Any:
         _refuse_repeated_keys(root)
         return loader.construct_document(root)
     except yaml.YAMLError as error:
-        raise ConfigError(" ".join(str(error).replace('in "<unicode string>",', "in").split())) from error
+        raise ConfigError(_yaml_problem(error)) from error
     except ValueError as error:  # an impossible date, such as the 31st of February
         raise ConfigError(str(error)) from error
+
+
+def _yaml_problem(error: Any) -> str:
+    """Describe an error of PyYAML on one line: without the lines of text, whose marks need several lines."""
+    marks = ((getattr(error, part, None), getattr(error, f"{part}_mark", None)) for part in ("context", "problem"))
+    parts = [f"{text} in line {at.line + 1}, column {at.column + 1}" if at else text for text, at in marks if text]
+    return ": ".join(parts) or " ".join(str(error).split())
 
 
 def _refuse_repeated_keys(node: Any) -> None:

@@ -34,15 +34,17 @@ _COMMA = r"(?<=\S)\s*,\s*(?=\S)"
 
 
 def as_special_tokens(value: object) -> object:
-    """Accept one token in place of a list. Refuse a list in a string: ``<|a|>, <|b|>`` is never meant as one token."""
-    tokens = as_tuple(value)
+    """Accept one token in place of a list, and None for no token.
+
+    Refuse a list in a string: ``<|a|>, <|b|>`` is never meant as one token.
+    """
+    tokens = () if value is None else as_tuple(value)
     between = rf"{_BETWEEN_TOKENS}|{_COMMA}" if isinstance(value, str) else _BETWEEN_TOKENS
     for token in tokens if isinstance(tokens, list | tuple) else ():
         parts = re.split(between, token) if isinstance(token, str) else ()
         if len(parts) > 1:
-            raise ValueError(
-                f"{short_repr(token)} looks like several tokens: give a list of them, {short_repr(list(parts))}"
-            )
+            apart = " and ".join(map(short_repr, parts))
+            raise ValueError(f"{short_repr(token)} looks like several tokens: give each by itself, as {apart}")
     return tokens
 
 
@@ -74,9 +76,9 @@ def as_number(value: object) -> object:
     """Return strings such as ``32k`` as numbers, and other values as they are. Raises `ValueError`."""
     if not isinstance(value, str):
         return value
-    if match := re.fullmatch(r"([0-9]{1,15})([km]?)", value.strip().replace("_", "").lower()):
+    if match := re.fullmatch(r"(-?[0-9]{1,15})([km]?)", value.strip().replace("_", "").lower()):
         return int(match[1]) * {"": 1, "k": 1_000, "m": 1_000_000}[match[2]]
-    raise ValueError("need a number such as 32000, 32k or 1m")
+    raise ValueError("need a whole number such as 32000, 32k or 1m")
 
 
 def _as_weight(weight: float) -> float:

@@ -405,7 +405,7 @@ class Settings(CountSettings, MergeSettings):
     @model_validator(mode="after")
     def _check_sizes(self) -> Settings:
         if self.vocab_size is not None and self.vocab_sizes:
-            raise ValueError("vocab_size and vocab_sizes: give one of the two")
+            raise ValueError("vocab_size and vocab_sizes are both given: give one of the two")
         if not self.skip_merge and not self.sizes:
             raise ValueError("vocab_size is missing: the number of entries, for instance 32000")
         if self.resume and self.restart:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from bpeflow._util.text import format_count, format_size
 from bpeflow.corpus.documents import RECORD_END, DocumentStatistics, StreamChunk
-from bpeflow.corpus.files import START_BYTES, InputFile, is_json_lines, open_blocks, records
-from bpeflow.corpus.sources import CorpusEntry
+from bpeflow.corpus.files import START_BYTES, InputFile, is_json_file, is_json_lines, open_blocks, records
+from bpeflow.corpus.sources import Corpus, CorpusEntry
 from bpeflow.corpus.text_rules import Source, TextRules
 from bpeflow.errors import CorpusError, PatternTimeoutError
 from bpeflow.pretokenize.patterns import PUBLISHED_PATTERNS
@@ -69,8 +69,12 @@ class FirstLook:
         Raises:
             CorpusError: a file cannot be read, or is in another format (see `check_content`).
         """
+        files = [file for entry in entries for file in entry.files]
+        empty = [file for file in files if file.size == 0]
+        _warn_of("%s empty", empty if 2 * len(empty) >= len(files) else [])  # a few are usual, as in source code
+        _warn_of("%s named more than once, and read once", [file for file in files if file.repeated])
         largest: dict[int, InputFile] = {}
-        for file in (file for entry in entries for file in entry.files if not file.main_process_only):
+        for file in (file for file in files if not file.main_process_only):
             known = largest.get(file.source)
             if known is None or (file.size or 0) > (known.size or 0):
                 largest[file.source] = file
@@ -140,11 +144,23 @@ class FirstLook:
                 "jsonl, or name it .jsonl (or input_format: text if that is meant)",
                 name,
             )
+        elif file.format == "text" and file.guessed and is_json_file(file.name, data[:START_BYTES]):
+            log.warning(
+                "%s: read as plain text, brackets and field names included, but looks like JSON: convert it to JSON "
+                "Lines, for instance by jq -c '.[]' (or use input_format: text if that is meant)",
+                name,
+            )
         if data and self.rules.pretokenizer.custom:
             text = data[:_PATTERN_BYTES].decode(errors="replace")
             with suppress(PatternTimeoutError):  # of which the counter will know the document
                 if not self.rules.pretokenizer.finds_anything(text):
                     log.warning("%s: the pattern matches nothing in its first %s", name, format_size(len(text)))
+
+
+def _warn_of(message: str, files: Sequence[InputFile]) -> None:
+    if files:
+        message %= "%s is" if len(files) == 1 else f"{len(files):,} files, such as %s, are"
+        log.warning(message, files[0].title)
 
 
 def _first_bytes(blocks: Iterable[bytes | bytearray], separator: bytes) -> tuple[bytearray, bool]:
@@ -170,8 +186,16 @@ def warn_of_empty_sources(sources: Sequence[Source], documents: DocumentStatisti
             log.warning("source %s: no record has text; is its text_field or text_column right?", source.name)
 
 
-def why_nothing(documents: DocumentStatistics, pretokenizer: Pretokenizer) -> str:
-    """Return why a corpus has no pre-tokens."""
+def why_nothing(corpus: Corpus, documents: DocumentStatistics, pretokenizer: Pretokenizer) -> str:
+    """Return which corpus has no pre-tokens, and why."""
+    files = [file for entry in corpus.entries for file in entry.files]
+    if not documents.documents and all(file.location == "iterable" for file in files):
+        return "nothing to count: the iterable gave no documents; if it is a generator, was it used before?"
+    title = files[0].title if len(files) == 1 else f"{len(files):,} files, such as {files[0].title}"
+    return f"nothing to count: {_why_nothing(documents, pretokenizer)} ({title})"
+
+
+def _why_nothing(documents: DocumentStatistics, pretokenizer: Pretokenizer) -> str:
     left_out = documents.skipped_documents + documents.bad_records
     if left_out and documents.documents <= left_out:
         return "all documents were skipped"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from io import BufferedReader
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, BinaryIO, ClassVar, Literal, Protocol
 
 from bpeflow._util.machine import load_extra
@@ -46,8 +46,9 @@ _KINDS = (
     (re.compile(rb"([^\0]\0){8}"), "UTF-16", _UTF8_REMEDY.format("UTF-16LE")),
     (re.compile(rb"(\0[^\0]){8}"), "UTF-16", _UTF8_REMEDY.format("UTF-16BE")),
     (re.compile(rb"PAR1[\0-\x08\x0e-\x1f]"), "Parquet", "use input_format: parquet, or name it .parquet"),
-    (re.compile(rb"PK\x03\x04"), "a zip archive", "unpack it"),
-    (re.compile(rb".{257}ustar(\0|  \0)", re.DOTALL), "a tar archive", "unpack it"),
+    (re.compile(rb"PK\x03\x04.{26}[^\0]{,99}\.npy", re.DOTALL), "an archive of arrays (NumPy)", "exclude it"),
+    (re.compile(rb"PK\x03\x04"), "a zip archive", "unpack it, or exclude it"),
+    (re.compile(rb".{257}ustar(\0|  \0)", re.DOTALL), "a tar archive", "unpack it, or exclude it"),
 )
 
 _KEY = re.compile(rb'\{\s*"([^"\\]|\\.)*"\s*:')
@@ -72,6 +73,7 @@ class InputFile:
         row_groups: for Parquet, the row groups to read; None for all.
         row_group_bytes: the bytes of the file that the row groups take, approximately.
         documents: the documents of an iterable in place of a file.
+        repeated: whether it is named more than once.
     """
 
     name: str
@@ -88,6 +90,7 @@ class InputFile:
     row_groups: tuple[int, ...] | None = None
     row_group_bytes: int = 0
     documents: Iterable[Any] | None = field(default=None, repr=False, compare=False)
+    repeated: bool = field(default=False, compare=False)
 
     @property
     def files(self) -> tuple[InputFile, ...]:
@@ -309,6 +312,12 @@ def is_json_lines(start: bytes) -> bool:
         return isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
         return False
+
+
+def is_json_file(name: str, start: bytes) -> bool:
+    """Return whether a file is named as JSON, compressed or not, and begins with a list or an object."""
+    is_named = ".json" in (suffix.lower() for suffix in PurePath(name).suffixes[-2:])
+    return is_named and start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"[", b"{")
 
 
 def records() -> Any:

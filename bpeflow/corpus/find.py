@@ -104,15 +104,15 @@ def find_inputs(inputs: Sequence[str | Path], rules: InputRules) -> list[InputFi
     kept = _without_excluded(named, rules.exclude) if rules.exclude else named
     if rules.sampled or not rules.in_order:
         kept.sort(key=itemgetter(0, 1))
-    found = set()
-    files = []
+    files: dict[str, InputFile] = {}
     for order, path, size in kept:
         name, location = str(path), _ORDER[order]
         key = os.path.realpath(name) if location == "file" else name
-        if key not in found:
-            found.add(key)
-            files.append(_input_file(name, location, size, rules))
-    return [SampledFiles(tuple(files))] if rules.sampled else [*files]
+        if key in files:
+            files[key] = replace(files[key], repeated=True)
+        else:
+            files[key] = _input_file(name, location, size, rules)
+    return [SampledFiles(tuple(files.values()))] if rules.sampled else [*files.values()]
 
 
 def _without_excluded(named: list[_Found], exclude: Sequence[str]) -> list[_Found]:
@@ -232,7 +232,9 @@ def _expand(path: Path) -> list[Path]:
     if glob.has_magic(str(path)):
         files = list(_expand_glob(path))
         if not files:
-            raise CorpusError(f"the input {path} matches no file; check the pattern and the current folder")
+            raise CorpusError(
+                f"the input {path} matches no file; check the pattern and the current folder ({Path.cwd()})"
+            )
         return files
     hint = f"; if it is text, {_TEXT_REMEDY}" if " " in str(path) else ""
     raise CorpusNotFoundError(

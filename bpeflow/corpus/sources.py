@@ -188,7 +188,9 @@ def split_off_documents(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], I
     Returns the settings, and the iterable or None. Raises `InputTypeError` as `check_iterable` does, and `CorpusError`
     for text in place of a path: here, so that the traceback is short.
     """
-    given = values.get("input")
+    given = values.get("input", ())
+    if given is None:
+        raise InputTypeError("the corpus is None: give a file, a folder, a glob, a list of these, or documents")
     check_iterable(given)
     if _is_documents(given, values.get("text_field", "text")):
         return {**values, "input": DOCUMENTS}, given

@@ -150,6 +150,8 @@ class CorpusCounter:
         on_sample: Callable[[MonitorSample], None] | None = None,
         sample_interval: float = 10.0,
         cluster: ClusterCounting | None = None,
+        *,
+        may_be_empty: bool = False,
     ) -> CorpusCounts:
         """Count the corpus.
 
@@ -161,6 +163,7 @@ class CorpusCounter:
             on_sample: callback for samples of the queue monitor.
             sample_interval: seconds between two samples.
             cluster: counts the segments, and sums them. There must be a folder for them, which all nodes share.
+            may_be_empty: whether a corpus without pre-tokens is no error.
 
         Raises:
             ResumeError: the segments are of another corpus or of other settings.
@@ -191,9 +194,9 @@ class CorpusCounter:
             self._report_mistakes(look, documents)
         if self._units is None or self._units.frequent is None:  # pairs are counted before fragments
             report_unmatched(documents, self.settings)
-        if not len(counts) and self._units is None:
+        if not (len(counts) or may_be_empty):
             self.forget_segments()
-            raise CorpusError(f"nothing to count: {why_nothing(documents, self.rules.pretokenizer)}")
+            raise CorpusError(why_nothing(self.corpus, documents, self.rules.pretokenizer))
         statistics = segments.statistics() if segments else None
         stages = segments.stages(runner) if segments else runner.stages
         reduced_bytes = len(counts.data) + len(counts) * RECORD.size

@@ -180,12 +180,12 @@ class PretokenCounts(Mapping[bytes, int]):
         """Return the counts with fewer rare pre-tokens, as the setting `thin_rare` does before merges are learned.
 
         Of the pre-tokens counted less than `below`, one in 1/keep is kept, with its count times 1/keep. A fixed hash of
-        the bytes decides (`bpeflow.counting.thinning`), so the result depends only on the counts and the two arguments.
-        A smaller `keep` keeps a subset of the same pre-tokens.
+        the bytes decides (`bpeflow.counting.shards.hash_of`), so the result depends only on the counts and the two
+        arguments. A smaller `keep` keeps a subset of the same pre-tokens.
 
-        >>> counts = PretokenCounts.from_mapping({"low": 5, "er": 2, "new": 2, "est": 2, "wid": 1})
+        >>> counts = PretokenCounts.from_mapping({"low": 5, "er": 2, "new": 2, "est": 2, "age": 1})
         >>> list(counts.thin(below=5, keep=0.5).items())
-        [(b'low', 5), (b'er', 4), (b'new', 4)]
+        [(b'low', 5), (b'er', 4), (b'est', 4)]
 
         Args:
             below: pre-tokens with lower counts are rare.

@@ -147,10 +147,10 @@ def _input(file: InputFile) -> list[Any]:
 
 
 def setting_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Describe each setting that differs between two mappings."""
+    """Describe each setting that differs between two mappings: ``name: before → now``."""
     keys = dict.fromkeys([*before, *now])
     return [
-        f"{key} was {_short_repr(key, before.get(key))} and is {_short_repr(key, now.get(key))}"
+        f"{key}: {_short_repr(key, before.get(key))} → {_short_repr(key, now.get(key))}"
         for key in keys
         if before.get(key) != now.get(key)
     ]
@@ -201,7 +201,7 @@ def has_manifest(folder: Path, fingerprint: Fingerprint) -> bool:
         ) from None
     if changes:
         raise ResumeError(
-            f"the unfinished run in {folder.parent} counts something else: {'; '.join(changes)}. Undo the change to "
+            f"the unfinished run in {folder.parent} counts something else ({'; '.join(changes)}). Undo the change to "
             "resume it, or start over with --restart or in another out_dir"
         )
     return True

@@ -44,8 +44,8 @@ _READ_SIZE = 1 << 20
 _SCRATCH_NAME = re.compile(r"(\.scratch|bpeflow)-[0-9a-f]{16}")
 
 
-def partition_of(token: bytes) -> int:
-    """Return the partition of a pre-token. Its hash decides, as ext/common/hash.hpp defines it."""
+def hash_of(token: bytes) -> int:
+    """Return the hash of a pre-token, 64 bits, as ext/common/hash.hpp defines it."""
     if len(token) > 16:
         words = [*(token[place : place + 8] for place in range(0, len(token) - 8, 8)), token[-8:]]
     else:
@@ -54,7 +54,13 @@ def partition_of(token: bytes) -> int:
     for word in words:
         hashed = (hashed ^ int.from_bytes(word, "little")) * _STEP & 0xFFFFFFFFFFFFFFFF
         hashed ^= hashed >> 32
-    return (hashed * _END & 0xFFFFFFFFFFFFFFFF) * PARTITIONS >> 64
+    hashed = hashed * _END & 0xFFFFFFFFFFFFFFFF
+    return hashed ^ hashed >> 32
+
+
+def partition_of(token: bytes) -> int:
+    """Return the partition of a pre-token, which its hash decides."""
+    return hash_of(token) * PARTITIONS >> 64
 
 
 @dataclass(frozen=True)

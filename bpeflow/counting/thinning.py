@@ -8,6 +8,7 @@ languages. The hashes of pre-tokens never change, so that such a selection depen
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,64 +16,22 @@ from numpy.typing import NDArray
 
 from bpeflow._util import native
 from bpeflow._util.packed import take_strings
-from bpeflow.counting.shards import MAX_COUNT
+from bpeflow.counting.shards import MAX_COUNT, hash_of
 from bpeflow.errors import CountOverflowError, NativeUnavailableError
 
 if TYPE_CHECKING:
     from bpeflow.backends.base import WordCounts
 
-#: The base of the polynomial: 2^64 divided by the golden ratio, an odd number with well-mixed bits.
-BASE = 0x9E3779B97F4A7C15
-
-#: Bytes that are hashed at a time. Their temporary arrays, 32 bytes for each, fit into the L2 cache.
-_BLOCK = 1 << 15
-
 
 def pretoken_hashes(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Return the hash of each pre-token, evenly distributed over 64 bits.
-
-    With the bytes b0, b1, … of a pre-token, it is the polynomial (b0 + 1) + (b1 + 1) B + (b2 + 1) B² + … modulo 2^64,
-    with B = `BASE`, whose bits are then mixed by the finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable
-    pseudorandom number generators", 2014).
-
-    As B has an inverse modulo 2^64, the polynomials of all pre-tokens in a block are differences of one running sum:
-    `(sum[end] - sum[start]) / B^start`. This takes a few operations on arrays, whatever the lengths.
-
-    Args:
-        data: bytes of pre-tokens.
-        offsets: pre-token `i` is `data[offsets[i]:offsets[i + 1]]`.
-    """
-    longest = int(np.diff(offsets).max(initial=0))
-    powers, inverses = (_powers(base, max(_BLOCK, longest) + 1) for base in (BASE, pow(BASE, -1, 2**64)))
-    sums = np.zeros(len(powers), dtype=np.uint64)
+    """Return the hash of each pre-token, `data[offsets[i]:offsets[i + 1]]`, as `hash_of` does."""
     hashes = np.empty(len(offsets) - 1, dtype=np.uint64)
-    begin = 0
-    while begin < len(hashes):
-        first = offsets[begin]
-        end = max(int(np.searchsorted(offsets, first + _BLOCK, side="right")) - 1, begin + 1)
-        places = offsets[begin : end + 1] - first
-        size = int(places[-1])
-        terms = (data[first : first + size].astype(np.uint64) + np.uint64(1)) * powers[:size]
-        np.cumsum(terms, out=sums[1 : size + 1])
-        starts, ends = places[:-1], places[1:]
-        hashes[begin:end] = (sums[ends] - sums[starts]) * inverses[starts]
-        begin = end
-    return _mixed(hashes)
-
-
-def _powers(base: int, number: int) -> NDArray[np.uint64]:
-    """Return the powers of `base` modulo 2^64, from the 0th on."""
-    factors = np.full(number, base, dtype=np.uint64)
-    factors[0] = 1
-    return np.cumprod(factors)
-
-
-def _mixed(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Mix the bits of each number in place, one to one, so that its upper bits depend on all of them."""
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        hashes ^= hashes >> np.uint64(shift)
-        hashes *= np.uint64(factor)
-    hashes ^= hashes >> np.uint64(31)
+    columns = [np.ascontiguousarray(array) for array in (data, offsets)]
+    addresses = [array.ctypes.data for array in columns]
+    try:
+        native.load_library("count").bpeflow_hashes(*addresses, len(hashes), hashes.ctypes.data)
+    except NativeUnavailableError:
+        hashes[:] = [hash_of(data[start:end].tobytes()) for start, end in pairwise(offsets.tolist())]
     return hashes
 
 

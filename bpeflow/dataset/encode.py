@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 
 from bpeflow import __version__
-from bpeflow._util.text import Described, format_count, format_size, one_line
+from bpeflow._util.text import format_count, format_size
 from bpeflow.config import make_settings
 from bpeflow.config.encoding import EncodeSettings
 from bpeflow.corpus.documents import Delimiters, DocumentStatistics
@@ -21,8 +21,9 @@ from bpeflow.corpus.text_rules import Source, TextRules
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.dataset.corpus_encoder import BEGIN, ChunkEncoder, ChunkJoiner, CorpusEncoder, Place
 from bpeflow.dataset.encode_tasks import check_distributable, encoded_chunks
+from bpeflow.dataset.encoded_corpus import EncodedCorpus
 from bpeflow.dataset.journal import refuse_to_lose
-from bpeflow.dataset.token_file import DtypeName, choose_dtype, choose_layout
+from bpeflow.dataset.token_file import choose_dtype, choose_layout
 from bpeflow.dataset.token_set import TokenSet, check_not_input
 from bpeflow.dataset.token_writer import new_token_set
 from bpeflow.errors import ConfigError, InputTypeError, explain_memory_error
@@ -31,6 +32,7 @@ from bpeflow.progress import Observer, observer_for
 from bpeflow.signatures import takes_settings
 from bpeflow.tokenizer.parallel import validate_threads
 from bpeflow.tokenizer.tokenizer import Tokenizer
+from bpeflow.tokenizer.validate import as_path
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -45,84 +47,12 @@ _SPECIAL_TOKENS_IN_ERROR = 5
 _MOST_SMALL_SHARDS, _MOST_SHARDS, _LONG_TOKENS = 500, 1_000_000, 16
 
 #: Remedy in the error message when memory runs out.
-_LESS_MEMORY = "use fewer threads (--threads) or a smaller --chunk_size; or add memory"
+_LESS_MEMORY = "use fewer threads (num_threads) or a smaller chunk_size; or add memory"
 
 #: Settings that do not affect the token files, or that the fingerprint has in another form.
 _NOT_IN_FINGERPRINT = frozenset({"input", "exclude", "overwrite", "resume", "num_threads", "engine"})
 
 log = logging.getLogger(__name__)
-
-
-#: The most files that a summary lists by name.
-_LISTED_FILES = 6
-
-
-@dataclass(frozen=True)
-class EncodedCorpus(Described):
-    """The result of encoding a corpus.
-
-    Attributes:
-        written: the files: for each token file the ids, the sidecar and, if requested, the index.
-        dtype: ``uint16`` or ``uint32``.
-        tokens: number of ids, including end tokens.
-        documents: number of documents in the token files.
-        val_tokens: number of ids in the validation split, included in `tokens`.
-        val_documents: number of documents in the validation split, included in `documents`.
-        skipped_documents: number of documents left out because they are not UTF-8.
-        bad_records: number of records left out because they have no text.
-        files: number of files in the corpus.
-        bytes: size of the corpus, including separators.
-        input_bytes: size of the corpus as it is stored, compressed or in JSON.
-        seconds: wall time.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> from bpeflow import Tokenizer
-    >>> tokenizer = Tokenizer.train(iter(["low low low", "lower"]), vocab_size=258)
-    >>> with TemporaryDirectory() as folder:
-    ...     encoded = tokenizer.encode_documents(["low", "lower"], f"{folder}/train.bin")
-    >>> encoded.tokens, encoded.documents, encoded.bytes_per_token
-    (8, 2, 1.0)
-    """
-
-    written: tuple[Path, ...]
-    dtype: DtypeName
-    tokens: int
-    documents: int
-    val_tokens: int
-    val_documents: int
-    skipped_documents: int
-    bad_records: int
-    files: int
-    bytes: int
-    input_bytes: int
-    seconds: float
-
-    @property
-    def bytes_per_token(self) -> float | None:
-        """Compression, with separators and end tokens: more is better. None if there are no tokens."""
-        return self.bytes / self.tokens if self.tokens else None
-
-    def describe(self) -> Iterator[tuple[str, str]]:
-        """Yield labelled lines. One without a label belongs to the line before it."""
-        stored = self.input_bytes or self.bytes  # the size of standard input is unknown
-        other_size = format_size(stored) != format_size(self.bytes)
-        rate = f"{format_size(stored / max(self.seconds, 1e-9))}/s{' of input' if other_size else ''}"
-        size = format_size(self.bytes) + (f" of text from {format_size(stored)}" if other_size else "")
-        skipped = f", {self.skipped_documents:,} skipped" if self.skipped_documents else ""
-        bad_records = f", {format_count(self.bad_records, 'bad record')} left out" if self.bad_records else ""
-        documents = format_count(self.documents, "document") + skipped + bad_records
-        tokens = f"{format_count(self.tokens, 'token')} ({self.dtype}) in {documents}"
-        yield "encoded", f"{size} in {self.seconds:.1f} s, {rate}, {tokens}"
-        if self.val_documents:
-            documents = format_count(self.val_documents, "document")
-            yield "", f"of these {format_count(self.val_tokens, 'token')} in {documents} for validation"
-        yield "written", one_line(_list_files(self.written))
-
-
-def _list_files(paths: Sequence[Path]) -> str:
-    if len(paths) <= _LISTED_FILES:
-        return ", ".join(map(str, paths))
-    return f"{paths[0]} … {paths[-1]} ({len(paths):,} files)"
 
 
 @takes_settings
@@ -190,7 +120,7 @@ def encode_file(
     """
     values, documents = split_off_documents({"input": src, **options})
     settings = _each_document_once(make_settings(EncodeSettings, values))
-    path = Path(dst)
+    path = as_path(dst, "dst")
     layout, dtype = choose_layout(settings.format, path), choose_dtype(settings.dtype, tokenizer.vocab_size)
     tokens = TokenSet(path, layout, dtype, settings)
     corpus = find_corpus(settings, documents, in_order=True)
@@ -216,7 +146,7 @@ def _check_shards(tokens: TokenSet, size: int) -> None:
     if shards > (_MOST_SMALL_SHARDS if shard_tokens < 1_000_000 else _MOST_SHARDS):
         few = min(10 ** len(str(size // 1000)), 100_000_000)  # so that there are at most some hundreds
         raise ConfigError(
-            f"shard_tokens: {shard_tokens:,} tokens in a file would make more than "
+            f"shard_tokens: {format_count(shard_tokens, 'token')} in a file would make more than "
             f"{shards * len(tokens.files_of(tokens.first)):,} files of {format_size(size)}: give more, such as {few}"
         )
 
@@ -318,46 +248,15 @@ def _warn(encoded: EncodedCorpus, tokenizer: Tokenizer, tokens: TokenSet) -> Non
         )
 
 
-@takes_settings
-def encode_documents(
-    tokenizer: Tokenizer,
-    documents: Iterable[str | bytes | Mapping[str, Any]],
-    dst: str | Path,
-    *,
-    progress: bool = False,
-    observer: Observer | None = None,
-    **options: Unpack[EncodeKeywords],
-) -> EncodedCorpus:
-    """Encode documents to a token file, as `encode_file` does with the records of a file.
+def encode_documents(tokenizer: Tokenizer, documents: Any, dst: str | Path, **arguments: Any) -> EncodedCorpus:
+    """Implement `Tokenizer.encode_documents`: encode an iterable of documents, which may be a list of texts.
 
-    Args:
-        tokenizer: the tokenizer.
-        documents: the documents: each a `str`, `bytes` of UTF-8, or a mapping with the text in `text_field`, such as
-            the rows of a HuggingFace dataset. Read once, in the calling process.
-        dst: the token file to write.
-        progress: show progress on standard error, or in the notebook.
-        observer: progress callbacks, instead.
-        options: as for `encode_file`.
-
-    Returns:
-        The files that were written, and statistics of the documents.
-
-    Raises:
-        InputTypeError: `documents` is a single text, or a document is of none of the known types.
-        Exception: as `encode_file` does.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> from bpeflow import Tokenizer, load_tokens
-    >>> tokenizer = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [], ["<|endoftext|>"])
-    >>> with TemporaryDirectory() as folder:
-    ...     encoded = encode_documents(tokenizer, ["ab", {"text": "c"}], Path(folder, "train.bin"))
-    ...     print(encoded.documents, load_tokens(Path(folder, "train.bin")).tolist())
-    2 [97, 98, 256, 99, 256]
+    Raises `InputTypeError` for a single text, and as `encode_file` does.
     """
     check_iterable(documents)
     if isinstance(documents, str | bytes | Mapping):
         raise InputTypeError(f"documents is a single {type(documents).__name__}; pass a list of documents")
-    return encode_file(tokenizer, iter(documents), dst, progress=progress, observer=observer, **options)
+    return encode_file(tokenizer, iter(documents), dst, **arguments)
 
 
 def _describe(work: CorpusEncoder, end_token: str | None) -> dict[str, Any]:
@@ -417,7 +316,7 @@ def _choose_end_token(tokenizer: Tokenizer, end_token: str | None, separator: st
             return separator
         raise ConfigError(
             f"separator: {separator!r} is not a special token of the tokenizer, so something must replace it: give "
-            "end_token (--end_token), a special token to end documents with, or '' for none"
+            "end_token, a special token to end documents with, or '' for none"
         )
     if end_token and end_token not in tokenizer.special_tokens:
         known = ", ".join(map(repr, list(tokenizer.special_tokens)[:_SPECIAL_TOKENS_IN_ERROR])) or "none"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import astuple, replace
+from functools import cache
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,18 +20,16 @@ from bpeflow._util.text import short_names
 from bpeflow.config import CorpusSettings, CountSettings, SourceSettings, make_settings
 from bpeflow.config.sections import whole_weights
 from bpeflow.config.settings import UNNAMED_SOURCE
-from bpeflow.corpus.documents import Chunk, Delimiters
+from bpeflow.corpus.documents import Chunk
 from bpeflow.corpus.files import STDIN, standard_input
-from bpeflow.corpus.open_chunk import ChunkBuffer, open_chunk
+from bpeflow.corpus.open_chunk import open_chunk
 from bpeflow.corpus.reader import CorpusReader
 from bpeflow.corpus.sources import DOCUMENTS, split_off_documents
-from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.budget import longest_text
-from bpeflow.counting.count import CorpusCounter
-from bpeflow.counting.counts import PretokenCounts
+from bpeflow.counting.count import CorpusCounter, CorpusCounts
 from bpeflow.dataset.corpus_encoder import ChunkEncoder
 from bpeflow.dataset.evaluation_report import CorpusText, Evaluation, EvaluationReport
-from bpeflow.errors import ConfigError
+from bpeflow.errors import ConfigError, CorpusError, InputTypeError
 from bpeflow.look.usage import count_settings, token_occurrences
 from bpeflow.progress import Observer, observer_for
 from bpeflow.tokenizer.tokenizer import Tokenizer
@@ -39,12 +39,17 @@ if TYPE_CHECKING:
 
     from bpeflow.config.keywords import CorpusKeywords
 
+log = logging.getLogger(__name__)
+
 AnyTokenizer = Tokenizer | str | Path
 
-#: Size of the chunks that are read, in bytes of text.
+#: Words, as `str.split` finds them.
+_WORD = r"[^\s\x1c-\x1f]+"
+
+#: Size of the chunks in which speed is measured, in bytes.
 _CHUNK_SIZE = 4_000_000
 
-#: Bytes of text at the beginning of a corpus in which speed is measured. More: steadier figures. Fewer: less time.
+#: Bytes at the beginning of a corpus in which speed is measured. More: steadier figures. Fewer: less time.
 _BEGINNING = 16_000_000
 
 
@@ -82,7 +87,7 @@ def evaluate(
 
     Raises:
         ConfigError: there are no tokenizers or no inputs, or an option is invalid.
-        CorpusError: input is missing, unreadable, or not UTF-8 (`InvalidUtf8Error`), or has no text.
+        CorpusError: input is missing, unreadable, or not UTF-8 (`InvalidUtf8Error`); or no corpus has text.
         FormatError: a tokenizer cannot be loaded.
 
     >>> import bpeflow
@@ -101,6 +106,7 @@ def evaluate(
         rest = {key: value for key, value in values.items() if key not in ("input", "sources")}
         corpora = [_counters(_rereadable(source, copies), rest, documents, loaded) for source in sources]
         measured = [_measure(loaded, counters, watching or Observer()) for counters in corpora]
+    _check_text(sources, measured)
     rows = [
         _evaluation(tokenizer, name, source.name, [measures[name]])
         for source, measures in zip(sources, measured, strict=True)
@@ -127,12 +133,16 @@ def _load(
         given = dict(tokenizers)
         names = {name: name for name in given}
     else:
-        listed = [tokenizers] if isinstance(tokenizers, AnyTokenizer) else list(tokenizers)
+        one = isinstance(tokenizers, AnyTokenizer) or not isinstance(tokenizers, Iterable)
+        listed: list[Any] = [tokenizers] if one else list(cast(Iterable[Any], tokenizers))
         given = {
-            f"tokenizer {number}" if isinstance(entry, Tokenizer) else str(Path(entry)): entry
+            str(Path(entry)) if isinstance(entry, str | Path) else f"tokenizer {number}": entry
             for number, entry in enumerate(listed, 1)
         }
         names = short_names([*given])
+    for name, entry in given.items():
+        if not isinstance(entry, AnyTokenizer):
+            raise InputTypeError(f"{name} is {type(entry).__name__}; it must be a Tokenizer, a name or a path")
     if not given:
         raise ConfigError("nothing to evaluate: at least one tokenizer is needed")
     base = names[next(iter(given))] if len(given) > 1 else None
@@ -183,6 +193,13 @@ def _rereadable(source: SourceSettings, copies: ExitStack) -> SourceSettings:
 # ---- measuring ----
 
 
+class _Counters(NamedTuple):
+    """The counters of a corpus for a tokenizer: of its pre-tokens, and of the words between its special tokens."""
+
+    pretokens: CorpusCounter
+    words: CorpusCounter
+
+
 class _Measure(NamedTuple):
     """A text, how often each id of a tokenizer occurs in it, and the time that encoding it takes."""
 
@@ -196,42 +213,88 @@ def _counters(
     options: Mapping[str, Any],
     documents: Iterable[Any] | None,
     tokenizers: Mapping[str, Tokenizer],
-) -> dict[str, CorpusCounter]:
-    """Return the counter of a corpus for each tokenizer. Tokenizers that split it alike share one."""
-    counters: dict[CountSettings, CorpusCounter] = {}
+) -> dict[str, _Counters]:
+    """Return the counters of a corpus for each tokenizer. Tokenizers that split it alike share them."""
+
+    @cache
+    def counter(settings: CountSettings, seen: bool = False) -> CorpusCounter:
+        return CorpusCounter(settings, documents=documents, learns=False, seen=seen)
+
     chosen = {}
     for name, tokenizer in tokenizers.items():
         values = {**options, "sources": (source.model_copy(update={"weight": 1}),)}
         if values.get("separator") is None:
             values["separator"] = next(iter(tokenizer.special_tokens), None)
         settings = count_settings(tokenizer, values)
-        if settings not in counters:
-            counters[settings] = CorpusCounter(settings, documents=documents, learns=False)
-        chosen[name] = counters[settings]
+        words = settings.model_copy(update={"pattern": _WORD, "unmatched": "drop", "normalizer": ()})
+        chosen[name] = _Counters(counter(settings), counter(words, seen=True))
     return chosen
 
 
 def _measure(
-    tokenizers: Mapping[str, Tokenizer], counters: Mapping[str, CorpusCounter], observer: Observer
+    tokenizers: Mapping[str, Tokenizer], counters: Mapping[str, _Counters], observer: Observer
 ) -> dict[str, _Measure]:
-    """Read and count a corpus, and return what is known of each tokenizer."""
-    texts: dict[Delimiters, tuple[CorpusText, list[Chunk], int]] = {}
-    counts: dict[CorpusCounter, PretokenCounts] = {}
+    """Count a corpus, and return what is known of each tokenizer."""
+
+    @cache
+    def count(counter: CorpusCounter) -> CorpusCounts:
+        return counter.count(observer, may_be_empty=True)
+
+    beginning = cache(_beginning)
     measures = {}
     for name, tokenizer in tokenizers.items():
-        counter = counters[name]
-        delimiters = counter.rules.delimiters
-        if delimiters not in texts:
-            texts[delimiters] = _read_text(counter, observer)
-        text, beginning, measured = texts[delimiters]
+        pretokens, words = counters[name]
+        counted = count(words)
+        documents = counted.documents
+        text = CorpusText(
+            bytes=documents.matched_bytes + documents.unmatched_bytes,
+            words=counted.counts.total,
+            documents=documents.documents - documents.skipped_documents,
+            skipped_documents=documents.skipped_documents + documents.bad_records,
+        )
         occurrences = np.zeros(tokenizer.vocab_size, np.int64)
-        if text.bytes:  # otherwise there is nothing to count, which is an error
-            if counter not in counts:
-                counts[counter] = counter.count(observer).counts
-            occurrences = token_occurrences(tokenizer, counts[counter])
-        seconds = _encoding_seconds(tokenizer, counter.rules, beginning) * text.bytes / max(measured, 1)
-        measures[name] = _Measure(text, occurrences, seconds)
+        if text.bytes:  # otherwise there is one warning, by `_check_text`
+            occurrences = token_occurrences(tokenizer, count(pretokens).counts)
+        seconds_per_byte = _seconds_per_byte(tokenizer, pretokens, beginning(words))
+        measures[name] = _Measure(text, occurrences, seconds_per_byte * documents.bytes)
     return measures
+
+
+def _beginning(counter: CorpusCounter) -> list[Chunk]:
+    """Return the first chunks of a corpus."""
+    chunks, size = [], 0
+    for chunk in CorpusReader(counter.rules, _CHUNK_SIZE, longest_text(counter.rules)).read(counter.corpus.entries):
+        chunks.append(chunk)
+        size += chunk.length
+        if size >= _BEGINNING:
+            break
+    return chunks
+
+
+def _seconds_per_byte(tokenizer: Tokenizer, counter: CorpusCounter, chunks: Iterable[Chunk]) -> float:
+    """Return the time that a tokenizer takes for a byte of text on one thread, without reading."""
+    rules = replace(counter.rules, keep_separator=True)
+    encoder, seconds, size = ChunkEncoder(tokenizer, rules, None), 0.0, 0
+    for chunk in chunks:
+        opened = open_chunk(chunk, rules)
+        started = perf_counter()
+        encoded = encoder.encode_text(opened)
+        seconds += perf_counter() - started
+        size += encoded.statistics.bytes
+    return seconds / max(size, 1)
+
+
+def _check_text(sources: Sequence[SourceSettings], measured: Sequence[Mapping[str, _Measure]]) -> None:
+    """Warn of corpora without text, which have no figures. Raises `CorpusError` if none has any."""
+    empty = [
+        source.name
+        for source, measures in zip(sources, measured, strict=True)
+        if not any(measure.text.bytes for measure in measures.values())
+    ]
+    if len(empty) == len(sources):
+        raise CorpusError(f"nothing to evaluate: no text in {', '.join(empty)}")
+    if empty:
+        log.warning("no text in %s", ", ".join(empty))
 
 
 def _evaluation(
@@ -253,46 +316,3 @@ def _evaluation(
         vocab_size=tokenizer.vocab_size,
         seconds=float(np.dot(weights, seconds)),
     )
-
-
-def _encoding_seconds(tokenizer: Tokenizer, rules: TextRules, chunks: Iterable[Chunk]) -> float:
-    """Return the time that a tokenizer takes for chunks on one thread, without reading."""
-    rules = replace(rules, keep_separator=True)
-    encoder, seconds = ChunkEncoder(tokenizer, rules, None), 0.0
-    for chunk in chunks:
-        opened = open_chunk(chunk, rules)
-        started = perf_counter()
-        encoder.encode_text(opened)
-        seconds += perf_counter() - started
-    return seconds
-
-
-def _read_text(counter: CorpusCounter, observer: Observer) -> tuple[CorpusText, list[Chunk], int]:
-    """Return the figures of a corpus, its first chunks, in which speed is measured, and the bytes of text in these."""
-    size = words = documents = skipped = done = measured = 0
-    total = counter.corpus.total_bytes
-    beginning = []
-    in_word = False  # whether the text so far ends in a word, which may continue in the next chunk
-    buffer = ChunkBuffer()
-    for chunk in CorpusReader(counter.rules, _CHUNK_SIZE, longest_text(counter.rules)).read(counter.corpus.entries):
-        opened = open_chunk(chunk, counter.rules, buffer)
-        skipped += opened.left_out.skipped_documents + opened.left_out.bad_records
-        for document, pieces in opened.documents():
-            if pieces is None:
-                skipped += 1
-                continue
-            for piece in pieces:
-                text = piece.decode()
-                size += len(piece)
-                words += len(text.split()) - (in_word and text[:1].strip() != "")
-                in_word = False
-            if document.closed or chunk.ends_file:
-                documents += 1
-            else:
-                in_word = text[-1:].strip() != ""
-        if measured < _BEGINNING:
-            beginning.append(chunk)
-            measured = size
-        done += chunk.weight
-        observer.counting(done, total)
-    return CorpusText(size, words, documents, skipped), beginning, measured

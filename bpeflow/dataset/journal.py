@@ -198,7 +198,7 @@ def _resumed(tokens: TokenSet, fingerprint: Fingerprint) -> Journal | None:
     path, owner, checkpoint = found[-1]
     if changes := fingerprint.differences(checkpoint.fingerprint):
         raise ResumeError(
-            f"{tokens.path}: the interrupted encoding is of something else: {'; '.join(changes)}. Undo the change to "
+            f"{tokens.path}: the interrupted encoding is of something else ({'; '.join(changes)}). Undo the change to "
             "resume it, or start over with overwrite=True (--overwrite) and without resume"
         )
     return Journal(path, owner, fingerprint, checkpoint)

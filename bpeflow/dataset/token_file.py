@@ -226,7 +226,7 @@ def load_document_offsets(path: str | Path) -> Offsets:
     """
     file = open_token_file(path)
     if not file.index:
-        raise FormatError(f"{file.path}: has no index of its documents; encode again with --index (index=True)")
+        raise FormatError(f"{file.path}: has no index of its documents; encode again with index=True (--index)")
     index = index_path(file.path, file.layout)
     offsets: Offsets
     if file.layout == "megatron":
@@ -280,7 +280,8 @@ def read_sidecar(path: Path) -> TokenFile:
         facts = json.loads(sidecar.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise FormatError(
-            f"{path}: there is no {sidecar.name} beside it, which has the type of its tokens; copy it, too"
+            f"{path}: not a token file, or without {sidecar.name}, which is written beside it and has the type of its "
+            "tokens: copy that, too"
         ) from None
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{sidecar}: not JSON: {error}") from None

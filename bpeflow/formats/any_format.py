@@ -244,7 +244,7 @@ def describe(path: Path) -> str:
         return "a tokenizer, or a part of one" if path.is_dir() else "another file"
     written = datetime.fromtimestamp((file if file.exists() else path).stat().st_mtime, timezone.utc).date()
     size = f"{len(spec.vocab):,} entries"
-    return f"a tokenizer ({size}, {str(spec.pattern)[:60]}, {format_.name} format, written {written})"
+    return f"a tokenizer ({size}, pattern {str(spec.pattern)[:60]}, written in the {format_.name} format on {written})"
 
 
 def find_format(path: Path) -> tuple[Format, Path]:

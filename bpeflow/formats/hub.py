@@ -75,7 +75,8 @@ def find_pretrained(name: str | Path, revision: str | None = None) -> tuple[Path
     path = Path(name).expanduser()
     if path.exists():
         return path, None
-    reasons = [f"{name}: no such file or folder{'' if name in _TIKTOKEN else suggestion(name, _TIKTOKEN)}"]
+    hint = "" if name in _TIKTOKEN else suggestion(name, _TIKTOKEN).replace("; ", " (").replace("?", "?)")
+    reasons = [f"{name}: no such file or folder{hint}"]
     if name in _TIKTOKEN:
         ranks = _TIKTOKEN[name]
         url = _TIKTOKEN_URL.format(ranks)

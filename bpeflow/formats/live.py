@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bpeflow.errors import ConfigError, InputTypeError
+from bpeflow.errors import InputTypeError, MissingLibraryError
 from bpeflow.formats import huggingface, tiktoken, transformers
 from bpeflow.formats.tokenizer_spec import HasSpec, TokenizerSpec, TransformersOptions
 from bpeflow.formats.untrusted import read_json
@@ -65,5 +65,5 @@ def from_object(tokenizer: object) -> TokenizerSpec:
 def _library(name: str) -> Any:
     try:
         return import_module(name)
-    except ImportError as error:
-        raise ConfigError(f"{name} is not installed: pip install {name}") from error
+    except ModuleNotFoundError as error:
+        raise MissingLibraryError(f"{name} is not installed: pip install {name}") from error

@@ -55,9 +55,12 @@ def read_json(path: Path, text: str | None = None) -> dict[str, Any]:
             raise FormatError(f"{path}: duplicate key {short_repr(duplicate)} in one object")
         return found
 
+    text = read_text(path) if text is None else text
     try:
         with _without_garbage_collection():
-            content = json.loads(read_text(path) if text is None else text, object_pairs_hook=to_dict)
+            content = json.loads(text, object_pairs_hook=to_dict)
+    except FormatError:
+        raise
     except RecursionError as error:
         raise FormatError(f"{path}: not a tokenizer: its brackets are nested too deeply") from error
     except ValueError as error:  # not JSON, or an integer with thousands of digits

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util.machine import load_extra
-from bpeflow.errors import ConfigError
 from bpeflow.look.usage import prefixes
 from bpeflow.look.vocabulary import text_tokens
 from bpeflow.run_dir.run_files import RunReport
@@ -50,13 +49,13 @@ Curve = tuple[list[float], list[float]]
 class Charts:
     """Draws charts, as the addresses of images that hold all their data.
 
-    Raises `ConfigError` if matplotlib is not installed.
+    Raises `MissingLibraryError` if matplotlib is not installed.
     """
 
     def __init__(self) -> None:
-        self._matplotlib = load_extra("matplotlib", "report", "charts", ConfigError)
-        self._figure = load_extra("matplotlib.figure", "report", "charts", ConfigError).Figure
-        self._ticker = load_extra("matplotlib.ticker", "report", "charts", ConfigError)
+        self._matplotlib = load_extra("matplotlib", "report", "charts")
+        self._figure = load_extra("matplotlib.figure", "report", "charts").Figure
+        self._ticker = load_extra("matplotlib.ticker", "report", "charts")
 
     def lines(
         self,

@@ -1,15 +1,11 @@
-"""`Explanation`: the tokens of a text, the merges that made them, and why no more applied, as data and as rich text.
-
-`Explainer` makes it, by merging each pre-token step by step.
-"""
+"""`Explanation`: the tokens of a text, the merges that made them, and why no more applied, as data and as rich text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from itertools import count, pairwise
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from rich.cells import cell_len
 from rich.style import Style
@@ -17,17 +13,15 @@ from rich.text import Text
 
 from bpeflow._util.text import format_count
 from bpeflow.look.render import append_token, is_incomplete, literal, make_page, to_html
-from bpeflow.tokenizer.offsets import token_offsets
-from bpeflow.tokenizer.python_encoder import PretokenMerging, merge_table
-from bpeflow.tokenizer.special_tokens import SpecialChoice, SpecialTokens
-from bpeflow.tokenizer.tokenizer import Tokenizer
-from bpeflow.tokenizer.validate import to_utf8
 
 #: Start and end of a part of a text.
 Span = tuple[int, int]
 
 #: Why two neighbouring tokens did not merge.
 Reason = Literal["no merge", "pre-token", "special token", "dropped text"]
+
+#: What a piece of a text is; a `whole token` is a pre-token that is not merged, as it is a token.
+Kind = Literal["pre-token", "whole token", "special token"]
 
 #: What is between two tokens that merges do not reach across.
 _BORDERS: dict[Reason, str] = {
@@ -166,7 +160,7 @@ class Piece:
         steps: the merges in the order in which they were applied.
     """
 
-    kind: Literal["pre-token", "whole token", "special token"]
+    kind: Kind
     tokens: tuple[Token, ...]
     steps: tuple[Step, ...] = ()
 
@@ -317,97 +311,3 @@ def _title(token: Token) -> str:
 def _rank(merge: Step | Missed) -> str:
     stage = f"stage {merge.stage}, " if merge.stage is not None else ""
     return f"{stage}rank {merge.rank:,}" + (f", count {merge.count:,}" if merge.count is not None else "")
-
-
-class _Merged(NamedTuple):
-    """A pre-token or special token after merging: the ids and bytes of its tokens, the steps, the borders in it."""
-
-    kind: Literal["pre-token", "whole token", "special token"]
-    ids: list[int]
-    parts: list[bytes]
-    steps: tuple[Step, ...] = ()
-    borders: tuple[Border, ...] = ()
-
-
-class Explainer:
-    """Explains texts with a tokenizer. Thread-safe."""
-
-    def __init__(self, tokenizer: Tokenizer, second_stage: int | None = None) -> None:
-        """Prepare a tokenizer. With hundreds of thousands of merges, this takes a fraction of a second.
-
-        Args:
-            tokenizer: the tokenizer.
-            second_stage: the rank of the first merge of the second stage, with superwords; None if it is unknown.
-        """
-        vocab = tokenizer.vocab
-        self._second_stage = second_stage
-        self._tokenizer, self._vocab = tokenizer, vocab
-        self._merges = merge_table(vocab.merge_ids)
-        self._counts = vocab.merge_counts or (None,) * vocab.merge_count
-        self._pretokenizer = tokenizer._pretokenizer
-        whole = enumerate(vocab.ordinary_tokens) if tokenizer.to_spec().whole_tokens else ()
-        self._whole = {token: token_id for token_id, token in whole if token}
-
-    def explain(
-        self, text: str, *, allowed_special: SpecialChoice = "all", disallowed_special: SpecialChoice = ()
-    ) -> Explanation:
-        """Explain a text. Takes the arguments of `Tokenizer.encode` and raises its errors."""
-        data = to_utf8(text)
-        specials = self._tokenizer._specials(data, allowed_special, disallowed_special)
-        merged = list(self._merged(data, specials))
-        sizes = [len(part) for piece in merged for part in piece.parts]
-        byte_spans = iter(token_offsets(data, sizes, specials, self._pretokenizer, True))
-        characters = iter(token_offsets(data, sizes, specials, self._pretokenizer, False))
-        pieces: list[Piece] = []
-        borders: list[Border] = []
-        for kind, ids, parts, steps, inner in merged:
-            tokens = (Token(i, part, next(characters), next(byte_spans)) for i, part in zip(ids, parts, strict=True))
-            pieces.append(Piece(kind, tuple(tokens), steps))
-            borders += [self._border_between(*pieces[-2:])] if len(pieces) > 1 else []
-            borders += inner
-        return Explanation(text, tuple(pieces), tuple(borders))
-
-    def _merged(self, data: bytes, specials: SpecialTokens) -> Iterator[_Merged]:
-        """Yield the pre-tokens and special tokens of a text, merged."""
-        for piece, special_id in specials.split(data):
-            if special_id is not None:
-                yield _Merged("special token", [special_id], [piece])
-                continue
-            text = self._pretokenizer.normalizer.utf8(piece).decode()
-            for pretoken in map(str.encode, self._pretokenizer.pretokens(text)):
-                whole = self._whole.get(pretoken)
-                yield self._merge(pretoken) if whole is None else _Merged("whole token", [whole], [pretoken])
-
-    def _border_between(self, left: Piece, right: Piece) -> Border:
-        if "special token" in (left.kind, right.kind):
-            return Border("special token")
-        rank, _ = self._merges.get((left.tokens[-1].id, right.tokens[0].id), (None, None))
-        dropped = self._pretokenizer.unmatched == "drop" and left.span[1] < right.span[0]
-        return Border("dropped text" if dropped else "pre-token", rank)
-
-    def _merge(self, pretoken: bytes) -> _Merged:
-        """Merge a pre-token as `PretokenMerging` does, and record each step."""
-        merging = PretokenMerging(pretoken, self._vocab.byte_ids, self._merges)
-        steps: list[Step] = []
-        missed: dict[int, list[Missed]] = {}
-
-        def miss(position: int, step: Step) -> None:
-            """Note down the merge of the token at `position` with the next one, which `step` makes impossible."""
-            merge = merging.find(position)
-            if merge is not None:
-                left, right = self._vocab.merges[merge[0]]
-                entry = Missed(merge[0], self._counts[merge[0]], left, right, step, self._stage(merge[0]))
-                missed.setdefault(merging.following[position], []).append(entry)
-
-        for rank, result, position in merging.steps():
-            left, right = self._vocab.merges[rank]
-            steps.append(Step(rank, self._counts[rank], left, right, result, position, self._stage(rank)))
-            miss(merging.previous[position], steps[-1])
-            miss(merging.following[position], steps[-1])
-        starts = [position for position, token_id in enumerate(merging.ids) if token_id is not None]
-        parts = [pretoken[start:end] for start, end in pairwise([*starts, len(pretoken)])]
-        borders = tuple(Border("no merge", None, tuple(missed.get(start, ()))) for start in starts[1:])
-        return _Merged("pre-token", [i for i in merging.ids if i is not None], parts, tuple(steps), borders)
-
-    def _stage(self, rank: int) -> int | None:
-        return None if self._second_stage is None else 1 + (rank >= self._second_stage)

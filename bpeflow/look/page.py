@@ -39,7 +39,7 @@ from bpeflow.look.charts import (
     draw_token_lengths,
     expected_growth,
 )
-from bpeflow.look.explanation import Explainer
+from bpeflow.look.explainer import Explainer
 from bpeflow.look.render import make_page, resource
 from bpeflow.run_dir.layout import COUNTS_FILE, MONITOR_FILE, REPORT_FILE
 from bpeflow.run_dir.run_files import RunReport, read_report
@@ -69,8 +69,8 @@ def write_page(folder: Path, path: Path, sample: Sequence[str] = ()) -> None:
         ConfigError: the folder has no finished run, `sample` has no text, or matplotlib is not installed.
         FormatError: a file in the folder is damaged.
     """
-    charts = Charts()
     run = load_run(folder, sample)
+    charts = Charts()
     now = _time(datetime.now(timezone.utc))
     body = "\n".join(
         [

@@ -10,12 +10,11 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from bpeflow._util.text import short_repr
 from bpeflow.config import Settings, make_settings, replace
 from bpeflow.corpus.files import STDIN
 from bpeflow.corpus.sources import DOCUMENTS
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.counting.fingerprint import Fingerprint
+from bpeflow.counting.fingerprint import Fingerprint, setting_changes
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, ResumeError
 from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2
@@ -48,7 +47,7 @@ from bpeflow.run_dir.run_files import (
 )
 
 #: Settings of one call, which say nothing about the results of a run.
-_OF_A_CALL = {"resume", "restart", "overwrite"}
+_OF_A_CALL = {"resume", "restart", "overwrite", "out_dir"}
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +107,7 @@ def _reported_settings(folder: Path) -> dict[str, Any]:
     if report is None:
         raise ResumeError(
             f"{folder} has no run to resume: there is neither {REPORT_FILE} nor {UNFINISHED}/{SETTINGS_FILE}. Give "
-            "the settings of a new one, at least input and vocab_size"
+            "the settings of a new one, at least its input and vocab_size"
         )
     if report.counts is not None and not (folder / COUNTS_FILE).exists():
         raise ResumeError(
@@ -132,16 +131,30 @@ def _paths(record: RecordedRun) -> Iterator[str]:
 def log_changes(folder: Path, settings: Settings) -> None:
     """Log which settings of the unfinished run in a folder change when it is resumed."""
     record = read_record(folder) if phase_of(folder) > Phase.STARTED else None
-    if record is None:
-        return
-    now = settings.to_json()
-    changed = [
-        f"{key}: {short_repr(before)} → {short_repr(now[key])}"
-        for key, before in record.settings.items()
-        if key in now.keys() - _OF_A_CALL and now[key] != before
-    ]
-    if changed:
-        log.info("resuming %s with changed settings: %s", folder, ", ".join(changed))
+    if record is not None and (changes := _changes(record.settings, settings)):
+        log.info("resuming %s with changed settings: %s", folder, changes)
+
+
+def log_nothing_left(folder: Path, settings: Settings, report: RunReport) -> None:
+    """Log that the run in a folder is finished, and which changed settings are ignored for this reason."""
+    log.info("the run in %s is finished: nothing left to do", folder)
+    if changes := _changes(report.settings, settings):
+        log.warning("changed settings are ignored, as the run is finished: %s", changes)
+
+
+def _changes(before: Mapping[str, Any], settings: Settings) -> str:
+    now = _by_key(settings.to_json())
+    earlier = {key: value for key, value in _by_key(before).items() if key in now}
+    return ", ".join(setting_changes(earlier, {key: now[key] for key in earlier}))
+
+
+def _by_key(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that say something about results, those in sections by their dotted keys."""
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        inside = value if isinstance(value, Mapping) else {}
+        flat |= {f"{name}.{key}": setting for key, setting in inside.items()} or {name: value}
+    return {key: value for key, value in flat.items() if key not in _OF_A_CALL}
 
 
 def how_to_continue(folder: Path) -> str:
@@ -310,7 +323,7 @@ def _read_counts(folder: Path, fingerprint: Fingerprint) -> EarlierCounts | None
             return None
         if changes := fingerprint.differences_from_summary(report.counting.fingerprint):
             raise ResumeError(
-                f"the run in {folder} counted something else: {'; '.join(changes)}. Undo the change to resume it, or "
+                f"the run in {folder} counted something else ({'; '.join(changes)}). Undo the change to resume it, or "
                 f"start over with {start_over(folder)} or in another out_dir"
             )
         counts = PretokenCounts.load(path)

@@ -40,7 +40,7 @@ SCHEMA_VERSION: Literal[2] = 2
 #: Seconds between two checkpoints. Longer loses more work with an interrupted run; shorter spends more time writing,
 #: a few hundredths of a second each.
 INTERVAL = 30.0
-CHECKPOINT_VERSION = 2
+CHECKPOINT_VERSION = 3
 
 #: Settings that decide which merges are learned, besides the vocabulary sizes.
 _DECIDING = ("special_tokens", "tie_break", "min_frequency", "max_token_length", "thin_rare", "special_tokens_first")
@@ -190,6 +190,18 @@ def read_report(folder: Path, name: str = REPORT_FILE) -> RunReport | None:
         raise FormatError(f"{path}: not the report of a run: {key}: {first['msg']}") from None
 
 
+def report_of_tokenizer(tokenizer: Path) -> RunReport | None:
+    """Read the report of the run that has made a tokenizer, the run folder or one for a smaller size in it, if any."""
+    folder = tokenizer.resolve()
+    try:
+        if report := read_report(folder):
+            return report
+        run = read_report(folder.parent)
+    except FormatError:  # a tokenizer is not without use for that
+        return None
+    return run if run and any(file.startswith(f"{folder.name}/") for file in run.files) else None
+
+
 @cache
 def _report_adapter() -> TypeAdapter[RunReport]:
     return TypeAdapter(RunReport)  # slow
@@ -316,8 +328,15 @@ def check_same_settings(
     before: Mapping[str, Any], now: Mapping[str, Any], where: Path, start_over: str = "--restart"
 ) -> None:
     """Raise `ResumeError` if merges were learned with other settings than they are now."""
-    if changes := setting_changes(before, now):
+    if changes := setting_changes(_with_vocab_size(before), _with_vocab_size(now)):
         raise ResumeError(
             f"{where} is of a run with other settings: {'; '.join(changes)}. Undo the change to resume it, learn again "
             f"from its counts (bpeflow merge), or start over with {start_over} or in another out_dir"
         )
+
+
+def _with_vocab_size(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a fingerprint of learning with its sizes under the name of the setting."""
+    sizes = fingerprint["sizes"]
+    rest = {key: value for key, value in fingerprint.items() if key != "sizes"}
+    return {"vocab_size": sizes[0] if len(sizes) == 1 else sizes, **rest}

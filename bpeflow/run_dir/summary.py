@@ -22,8 +22,8 @@ def describe_run(report: RunReport) -> Iterator[tuple[str, str]]:
         noun = "fragments of chunks" if counting and counting.cut else "pre-tokens"
         pretokens = f"{corpus.pretokens:,} {noun}, {corpus.distinct_pretokens:,} distinct"
         yield "corpus", f"{format_size(corpus.bytes)} of text in {files} and {documents}: {pretokens}"
-        if corpus.count_unit > 1:
-            yield "", f"weights have decimals: each occurrence counts {corpus.count_unit:,} times its weight"
+        if unit := count_unit(report):
+            yield "", unit
         if corpus.skipped_documents:
             yield "", f"{format_count(corpus.skipped_documents, 'document')} skipped: not UTF-8"
         if corpus.bad_records:
@@ -43,6 +43,12 @@ def describe_run(report: RunReport) -> Iterator[tuple[str, str]]:
         longest = learning.longest_token
         shown = f"{format_count(longest.bytes, 'byte')}: {show_token(bytes.fromhex(longest.hex), _LONGEST_SHOWN)}"
         yield "vocab", f"{learning.vocab_size:,} tokens; the longest has {shown}"
+
+
+def count_unit(report: RunReport | None) -> str:
+    """Return the unit of the counts in a run if they are not numbers of occurrences; else an empty string."""
+    unit = report.corpus.count_unit if report and report.corpus else 1
+    return f"weights have decimals: each occurrence counts {unit:,} times its weight" if unit > 1 else ""
 
 
 def _counting_details(counting: CountingReport) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -55,7 +54,7 @@ class Encoder(Protocol):
     def encode_to_array(self, text: Utf8, specials: SpecialTokens, dtype: np.dtype[Any]) -> IdArray:
         """Encode one text to an array that the caller owns."""
 
-    def encode_batch(self, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]) -> EncodedTexts:
+    def encode_batch(self, texts: list[str], specials: SpecialTokens, dtype: np.dtype[Any]) -> EncodedTexts:
         """Encode texts. Return their ids, concatenated, and the end of each text's ids in that array."""
 
     def encode_pretokens(

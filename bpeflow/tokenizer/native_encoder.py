@@ -39,6 +39,7 @@ from bpeflow.tokenizer.encoder import (
     unknown_token_error,
 )
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
+from bpeflow.tokenizer.validate import to_utf8
 
 #: Maximum length in bytes of a short text, whose ids go to a buffer that each session keeps. Larger: more texts avoid
 #: the allocation of an array. Smaller: less memory, 4 bytes per byte of text.
@@ -149,14 +150,17 @@ class NativeEncoder:
         finally:
             self._idle.append(session)
 
-    def encode_batch(self, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]) -> EncodedTexts:
-        native = self._pattern is not None
+    def encode_batch(self, texts: list[str], specials: SpecialTokens, dtype: np.dtype[Any]) -> EncodedTexts:
+        data: list[bytes] = []
         try:
-            if self._takes_any_text or (native and all(self._normalize(text) is text for text in texts)):
-                return self._encode_pieces(texts, specials, dtype, self._pattern)
-            return self._encode_in_pieces(texts, specials, dtype)
+            if self._takes_any_text:
+                return self._encode_texts(texts, specials, dtype)
+            data = [*map(to_utf8, texts)]
+            if self._pattern is not None and all(self._normalize(text) is text for text in data):
+                return self._encode_pieces(data, specials, dtype, self._pattern)
+            return self._encode_in_pieces(data, specials, dtype)
         except UnmatchedTextError as error:
-            raise self._explained(error, texts, specials) from None
+            raise self._explained(error, data or map(to_utf8, texts), specials) from None
 
     def encode_pretokens(
         self, data: NDArray[np.uint8], offsets: NDArray[np.int64], dtype: np.dtype[Any]
@@ -236,6 +240,29 @@ class NativeEncoder:
         ends = np.fromiter(accumulate(map(len, pieces)), np.int64, len(pieces))
         return self._encode_packed(b"".join(pieces), ends, specials, dtype, pattern)
 
+    def _encode_texts(self, texts: list[str], specials: SpecialTokens, dtype: np.dtype[Any]) -> EncodedTexts:
+        """Encode texts without a step in Python for each of them."""
+        addresses, sizes = np.empty(len(texts), np.uint64), np.empty(len(texts), np.uint64)
+        id_ends = np.empty(len(texts), np.int64)
+        try:
+            _find_texts()(texts, len(texts), *_PYTHON_API, addresses.ctypes.data, sizes.ctypes.data)
+        except (TypeError, UnicodeEncodeError):
+            for text in texts:
+                to_utf8(text)  # raises it with the reason
+            raise
+        session = self._take_session()
+        try:
+            ids = session.room(int(sizes.sum()), dtype)
+            encoding = session.encoding(self._pattern, self._native_specials(specials), ids)
+            function = self._library.bpeflow_encoder_encode_texts
+            arguments = (addresses.ctypes.data, sizes.ctypes.data, len(texts), id_ends.ctypes.data)
+            status = function(session.handle, byref(encoding), *arguments)
+            if status:
+                _raise(status, function, b"")
+            return session.take(ids, encoding.written), id_ends
+        finally:
+            self._idle.append(session)
+
     def _encode_packed(
         self,
         text: bytes | NDArray[np.uint8],
@@ -260,7 +287,7 @@ class NativeEncoder:
             self._idle.append(session)
 
     def _explained(
-        self, error: UnmatchedTextError, texts: Sequence[bytes], specials: SpecialTokens
+        self, error: UnmatchedTextError, texts: Iterable[bytes], specials: SpecialTokens
     ) -> InvalidTextError:
         """Return the error with the first of the texts that has unmatched text, and the position in it."""
         explained = (text_error(error, text, specials, self._pretokenizer) for text in texts)
@@ -407,6 +434,21 @@ def _encode_prepared() -> tuple[Callable[..., int], Callable[..., int]]:
     """
     address: Any = ctypes.cast(load_library("encode").bpeflow_encode_prepared, c_void_p).value
     return PYFUNCTYPE(c_int32)(address), CFUNCTYPE(c_int32)(address)
+
+
+#: The addresses of the functions of Python that native code calls for each text of a list.
+_PYTHON_API = tuple(
+    ctypes.cast(function, c_void_p)
+    for function in (ctypes.pythonapi.PyList_GetItem, ctypes.pythonapi.PyUnicode_AsUTF8AndSize)
+)
+
+
+@cache
+def _find_texts() -> Callable[..., int]:
+    """Return the function that finds the texts of a list. It keeps the interpreter lock and raises Python's errors."""
+    address: Any = ctypes.cast(load_library("encode").bpeflow_find_texts, c_void_p).value
+    arguments = (ctypes.py_object, c_uint64, c_void_p, c_void_p, c_void_p, c_void_p)
+    return PYFUNCTYPE(c_uint64, *arguments)(address)
 
 
 def new_model(spec: TokenizerSpec, first: int) -> Handle:

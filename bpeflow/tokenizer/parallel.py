@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 
 from bpeflow import flow
 from bpeflow._util.machine import available_cores
-from bpeflow.errors import ConfigError, InvalidTextError, PatternTimeoutError, SpecialTokenError, UnmatchedTextError
+from bpeflow.errors import (
+    ConfigError,
+    InputTypeError,
+    InvalidTextError,
+    PatternTimeoutError,
+    SpecialTokenError,
+    UnmatchedTextError,
+)
 from bpeflow.pretokenize.cutter import Cutter, load_cutter
 from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.pretokenize.regex import Pretokenizer
@@ -75,9 +82,9 @@ def encode_text(
 
 
 def encode_texts(
-    encode: Callable[[Sequence[str]], EncodedTexts],
+    encode: Callable[[list[str]], EncodedTexts],
     encode_one: Callable[[str], Any],
-    texts: Sequence[str],
+    texts: list[str],
     threads: int | None,
 ) -> Iterator[EncodedTexts]:
     """Yield the ids of texts, encoded in groups, in order. Raises as `Tokenizer.encode_batch` does.
@@ -90,8 +97,8 @@ def encode_texts(
     """
     try:
         groups = group_texts(texts, validate_threads(threads))
-        yield from in_threads([*groups], lambda begin, end: encode(texts[begin:end]), threads)
-    except (InvalidTextError, PatternTimeoutError, SpecialTokenError):
+        yield from in_threads(groups, lambda begin, end: encode(texts[begin:end]), threads)
+    except (InputTypeError, InvalidTextError, PatternTimeoutError, SpecialTokenError, TypeError):
         for_each(encode_one, texts)  # raises it with the index
         raise
 
@@ -172,15 +179,11 @@ def _find_cut(text: Utf8, start: int, cutter: Cutter, specials: SpecialTokens) -
     return cut
 
 
-def group_texts(texts: Sequence[str], threads: int) -> Iterator[Span]:
+def group_texts(texts: Sequence[str], threads: int) -> list[Span]:
     """Divide texts into groups for threads, in order."""
-    share = sum(map(len, texts)) // (_GROUPS_PER_THREAD * threads)
-    enough = max(PART_BYTES, min(share, GROUP_BYTES))
-    begin = size = 0
-    for index, text in enumerate(texts):
-        size += len(text)
-        if size >= enough:
-            yield begin, index + 1
-            begin, size = index + 1, 0
-    if begin < len(texts):
-        yield begin, len(texts)
+    ends = np.fromiter(map(len, texts), np.int64, len(texts)).cumsum()
+    size = int(ends[-1]) if len(ends) else 0
+    enough = max(PART_BYTES, min(size // (_GROUPS_PER_THREAD * threads), GROUP_BYTES))
+    cuts = np.searchsorted(ends, np.arange(enough, size, enough)) + 1
+    borders = [0, *dict.fromkeys(cuts[cuts < len(texts)].tolist()), len(texts)]
+    return [*itertools.pairwise(borders)] if texts else []

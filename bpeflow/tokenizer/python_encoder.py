@@ -15,6 +15,7 @@ from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, EncodedTexts, IdArray, text_error, unknown_token_error
 from bpeflow.tokenizer.special_tokens import SpecialTokens
+from bpeflow.tokenizer.validate import to_utf8
 
 #: Longest pre-token that is cached, in characters. Longer ones hardly ever occur twice.
 _MAX_CACHED_LENGTH = 32
@@ -127,8 +128,8 @@ class PythonEncoder:
     def encode_to_array(self, text: Utf8, specials: SpecialTokens, dtype: np.dtype[Any]) -> IdArray:
         return np.array(self.encode(bytes(text), specials), dtype)
 
-    def encode_batch(self, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]) -> EncodedTexts:
-        return _joined([self.encode(text, specials) for text in texts], dtype)
+    def encode_batch(self, texts: list[str], specials: SpecialTokens, dtype: np.dtype[Any]) -> EncodedTexts:
+        return _joined([self.encode(to_utf8(text), specials) for text in texts], dtype)
 
     def encode_pretokens(
         self, data: NDArray[np.uint8], offsets: NDArray[np.int64], dtype: np.dtype[Any]

@@ -37,6 +37,7 @@ from bpeflow.tokenizer.special_tokens import (
 from bpeflow.tokenizer.streaming import StreamDecoder, TextCutter, encode_stream
 from bpeflow.tokenizer.validate import (
     Ids,
+    as_path,
     as_utf8,
     documents_of,
     for_each,
@@ -171,7 +172,9 @@ class Tokenizer:
                 and `load` reads it from there.
 
         Raises:
-            Exception: as `bpeflow.train` does.
+            ConfigError: a setting is unknown, missing or invalid.
+            CorpusError: an input is missing, unreadable, or not UTF-8.
+            BpeflowError: other failures, as for `bpeflow.train`.
         """
         trained = bpeflow.train({**settings, "input": corpus, "vocab_size": vocab_size}, observer, progress=progress)
         return cls.from_spec(trained.tokenizer.to_spec())
@@ -198,7 +201,7 @@ class Tokenizer:
             settings: as for `train`.
 
         Raises:
-            Exception: as `bpeflow.train` does.
+            BpeflowError: as `train`.
 
         >>> from bpeflow import Tokenizer
         >>> Tokenizer.train_from_iterator([["low low", "low"], ["lower"]], vocab_size=258).merges
@@ -370,13 +373,13 @@ class Tokenizer:
         from bpeflow.formats import any_format
         from bpeflow.formats.tokenizer_spec import TransformersOptions
 
-        return any_format.save(self._spec, Path(path), format, overwrite, TransformersOptions(**options))
+        return any_format.save(self._spec, as_path(path, "path"), format, overwrite, TransformersOptions(**options))
 
     def to_tiktoken(self, name: str = "bpeflow") -> tiktoken.Encoding:
         """Return the tokenizer as a `tiktoken.Encoding` of this name.
 
         Raises:
-            ConfigError: tiktoken is not installed.
+            MissingLibraryError: tiktoken is not installed.
             FormatError: tiktoken would encode some text differently.
         """
         from bpeflow.formats import live
@@ -687,13 +690,13 @@ class Tokenizer:
                 lengths.append(np.diff(ends, prepend=0))
                 yield ids
 
-        ids = concatenate(arrays(), sum(map(len, batch)), ids_dtype)
+        ids = concatenate(arrays(), 0, ids_dtype)
         offsets = np.concatenate([[0], *lengths]).cumsum(dtype=np.int64)
         return (ids, offsets) if padding is None else padding.pad(ids, offsets)
 
     def _encode_texts(
         self,
-        texts: Sequence[str],
+        texts: list[str],
         allowed: SpecialChoice,
         disallowed: SpecialChoice,
         dtype: np.dtype[Any],
@@ -702,12 +705,10 @@ class Tokenizer:
         specials = self._control.allowed(allowed)
         refused = self._control.disallowed(allowed, disallowed)
 
-        def encode(group: Sequence[str]) -> EncodedTexts:
-            data = [*map(to_utf8, group)]
-            if refused:
-                for text in data:
-                    check_disallowed(text, refused)
-            return self._encoder.encode_batch(data, specials, dtype)
+        def encode(group: list[str]) -> EncodedTexts:
+            for text in group if refused else ():
+                check_disallowed(to_utf8(text), refused)
+            return self._encoder.encode_batch(group, specials, dtype)
 
         encode_one = partial(self.encode, allowed_special=allowed, disallowed_special=disallowed)
         return encode_texts(encode, encode_one, texts, threads)
@@ -756,6 +757,8 @@ class Tokenizer:
 
         Invalid arguments raise at once, as for `encode`. Errors in the text raise when the stream reaches them.
         """
+        if isinstance(texts, bytes) or not isinstance(texts, Iterable):
+            raise InputTypeError(f"pieces of a text must be an iterable of str, not {type(texts).__name__}")
         specials = self._control.allowed(allowed_special)
         disallowed = self._control.disallowed(allowed_special, disallowed_special)
         return encode_stream(
@@ -795,7 +798,10 @@ class Tokenizer:
             The files that were written, and statistics of the corpus.
 
         Raises:
-            Exception: as `bpeflow.dataset.encode.encode_file` does.
+            ConfigError: a setting is unknown or invalid.
+            CorpusError: an input is missing, unreadable, or not UTF-8.
+            AlreadyExistsError: there is such a token file already.
+            BpeflowError: other failures, as for `bpeflow.dataset.encode.encode_file`.
 
         >>> from tempfile import TemporaryDirectory
         >>> from bpeflow import Tokenizer, load_tokens
@@ -833,7 +839,7 @@ class Tokenizer:
             The files that were written, and statistics of the documents.
 
         Raises:
-            Exception: as `bpeflow.dataset.encode.encode_documents` does.
+            BpeflowError: as `encode_file`.
 
         >>> from tempfile import TemporaryDirectory
         >>> from bpeflow import Tokenizer, load_tokens

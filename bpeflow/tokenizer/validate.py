@@ -6,11 +6,13 @@ what is wrong and where.
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from mmap import mmap
 from operator import index as as_integer
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -116,8 +118,8 @@ def validate_ids(ids: Ids, tokens: int) -> NDArray[Any]:
         InputTypeError: `ids` is not a sequence of integers.
         UnknownTokenError: an id does not fit uint32. Finding other unknown ids is left to the encoder.
     """
-    if isinstance(ids, (str, bytes, bytearray)):
-        raise InputTypeError(f"ids to decode must be integers, not {type(ids).__name__}")
+    if isinstance(ids, (str, bytes, bytearray, set, frozenset, dict)):
+        raise InputTypeError(f"ids to decode must be a sequence of integers, not {type(ids).__name__}")
     if not isinstance(ids, np.ndarray):
         try:
             return np.frombuffer(array("I", ids), np.uint32)
@@ -138,7 +140,8 @@ def validate_ids(ids: Ids, tokens: int) -> NDArray[Any]:
 def _invalid_id_error(ids: Any, tokens: int) -> InputTypeError | UnknownTokenError:
     """Return the error for the first of `ids` that is not an unsigned 32-bit integer."""
     if not isinstance(ids, Iterable):
-        return InputTypeError(f"ids to decode must be a sequence of integers, not {type(ids).__name__}")
+        hint = "; for a single sequence use decode([…])" if isinstance(ids, int) else ""
+        return InputTypeError(f"ids to decode must be a sequence of integers, not {type(ids).__name__}{hint}")
     for index, token_id in enumerate(ids):
         try:
             value = as_integer(token_id)
@@ -222,15 +225,11 @@ def _check_entry(token_id: Any, token: Any, tokens: int) -> None:
 
 
 def list_of_texts(batch: Iterable[str]) -> list[str]:
-    """Return the texts of a batch as a list. Raises `InputTypeError` if it is not one, or an item is not a `str`."""
-    texts = for_each(_itself, batch)
-    if not {*map(type, texts)} <= {str}:
-        for_each(to_utf8, texts)
-    return texts
-
-
-def _itself(item: Item) -> Item:
-    return item
+    """Return the texts of a batch as a list of its own. Raises `InputTypeError` if the batch has no order."""
+    if isinstance(batch, str | bytes | set | frozenset | Mapping) or not isinstance(batch, Iterable):
+        hint = "; for a single text use encode" if isinstance(batch, str) else ""
+        raise InputTypeError(f"a batch must be a list, not {type(batch).__name__}{hint}")
+    return list(batch)
 
 
 def documents_of(iterator: Iterable[Any]) -> Iterator[Any]:
@@ -240,6 +239,13 @@ def documents_of(iterator: Iterable[Any]) -> Iterator[Any]:
             yield from item
         else:
             yield item
+
+
+def as_path(value: str | Path, name: str) -> Path:
+    """Return the argument `name` as a path. Raises `InputTypeError` if it is none."""
+    if not isinstance(value, str | os.PathLike):
+        raise InputTypeError(f"{name} is {short_repr(value)}; it must be a path")
+    return Path(value)
 
 
 def for_each(work: Callable[[Item], Result], batch: Iterable[Item]) -> list[Result]:

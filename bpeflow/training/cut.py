@@ -78,7 +78,7 @@ class CutCounting:
 
     def count(self, corpus: CorpusCounter, *arguments: Any) -> CorpusCounts:
         """Count fragments, with the arguments of `CorpusCounter.count`."""
-        cells = corpus.with_units(Units(self._base)).count(*arguments)
+        cells = corpus.with_units(Units(self._base)).count(*arguments, may_be_empty=True)
         if not len(cells.counts):  # no chunk of two tokens
             return corpus.count(*arguments)
         frequent, lowest = frequent_cells(cells.counts, self._most, self._min_frequency)
@@ -91,7 +91,7 @@ class CutCounting:
         earlier = cells.counting
         del cells  # much memory
         log.info("superwords: cutting the corpus at pairs of tokens that occur less than %s times", f"{lowest:,}")
-        counted = corpus.with_units(Units(self._base, frequent)).count(*arguments)
+        counted = corpus.with_units(Units(self._base, frequent)).count(*arguments, may_be_empty=True)
         counting = replace(
             counted.counting,
             seconds=earlier.seconds + counted.counting.seconds,

@@ -386,7 +386,7 @@ def warn_of_long_tokens(learned: LearnedMerges, settings: MergeSettings) -> None
     long = [token for token in new if len(token) > LONG_TOKEN]
     if long:
         log.warning(
-            "%s longer than %d bytes, such as %s; --max_token_length %d leaves their ids to shorter ones",
+            "%s longer than %d bytes, such as %s; max_token_length: %d leaves their ids to shorter ones",
             format_count(len(long), "token") + (" is" if len(long) == 1 else " are"),
             LONG_TOKEN,
             show_token(max(long, key=len), 40),

@@ -38,6 +38,7 @@ from bpeflow.run_dir.resume import (
     find_learned,
     learned_tokenizer,
     log_changes,
+    log_nothing_left,
     make_run_settings,
     make_way,
     nothing_left,
@@ -291,7 +292,7 @@ class _Training:
             if found is None:
                 counts, report = self._count(corpus, folder)
             elif found.finished and nothing_left(settings, self._fingerprint, found.report):
-                return _finished(folder, found.report, found.counts)
+                return self._finished(folder.path, found.report, found.counts)
             else:
                 folder.begin(settings, stale=RUN_FILES if found.finished else VOCAB_FILES)
                 earlier, counts = found.report, found.counts
@@ -334,7 +335,7 @@ class _Training:
             if folder.path is not None:
                 make_way(folder.path, settings, counts=False, counts_in=counted_in)
                 if finished := find_learned(settings, self._fingerprint, counted_in, earlier):
-                    return _finished(folder, finished, counts)
+                    return self._finished(folder.path, finished, counts)
             given = str(Path(counts_path).absolute()) if counts_path and not completes else None
             folder.begin(settings, given, VOCAB_FILES if completes else RUN_FILES)
             report = replace(start_report(settings), counts=counts_path)
@@ -347,6 +348,13 @@ class _Training:
                     f"{counts_path} was counted: give a smaller one, or train from the corpus"
                 )
             return result
+
+    def _finished(self, folder: Path | None, report: RunReport, counts: PretokenCounts) -> TrainResult:
+        """Return the result of the finished run in a folder, which the settings ask for again."""
+        if folder is None:
+            return TrainResult(None, report, counts)
+        log_nothing_left(folder, self._settings, report)
+        return TrainResult(learned_tokenizer(folder, report), report, counts)
 
     def _count(self, corpus: CorpusCounter, folder: RunDir) -> tuple[PretokenCounts, RunReport]:
         """Count the corpus and write the counts with a report, so that `merge` and `resume` can start from here."""
@@ -394,6 +402,8 @@ class _Training:
                     f"{len(vocab):,}",
                     f"{settings.sizes[-1]:,}",
                 )
+            if learned.wanted == learned.replayed:
+                log.warning("no merges: vocab_size %s leaves no room for any", f"{settings.sizes[-1]:,}")
             warn_of_long_tokens(learned, settings)
         report = folder.finish(report, self._started)
         self._write_page(report, folder)
@@ -424,12 +434,6 @@ class _Training:
             log.warning("%s was not written: %s", path, error)
         else:
             log.info("a page about the run: %s", path)
-
-
-def _finished(folder: RunDir, report: RunReport, counts: PretokenCounts) -> TrainResult:
-    log.info("the run in %s is finished: nothing left to do", folder.path)
-    spec = learned_tokenizer(folder.path, report) if folder.path is not None else None
-    return TrainResult(spec, report, counts)
 
 
 def _as_settings(config: Settings | Mapping[str, Any] | str | Path) -> Settings:

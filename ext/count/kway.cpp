@@ -1,9 +1,11 @@
-// The functions of libbpeflow_count for k-way sums and canonical order. The algorithms are in kway.hpp and canonical.hpp.
+// The functions of libbpeflow_count for k-way sums, canonical order and hashes. The algorithms are in kway.hpp,
+// canonical.hpp and key.hpp.
 
 #include "kway.hpp"
 #include "bpeflow.h"
 #include "canonical.hpp"
 #include "failure.hpp"
+#include "key.hpp"
 #include "shard.hpp"
 
 #include <cstddef>
@@ -142,4 +144,16 @@ int bpeflow_canonical_order(const std::uint8_t *data, const std::int64_t *starts
                             const std::int64_t *counts, std::uint64_t tokens, std::int64_t *order) {
     if ((!data || !starts || !ends || !counts || !order) && tokens > 0) return BPEFLOW_BAD_ARGUMENT;
     return bpeflow::status_of([&] { bpeflow::canonical_order(data, starts, ends, counts, tokens, order); });
+}
+
+int bpeflow_hashes(const std::uint8_t *data, const std::int64_t *offsets, std::uint64_t tokens, std::uint64_t *hashes) {
+    if ((!data || !offsets || !hashes) && tokens > 0) return BPEFLOW_BAD_ARGUMENT;
+    return bpeflow::status_of([&] {
+        bpeflow::Key key;
+        for (std::uint64_t i = 0; i < tokens; i++) {
+            const auto size = static_cast<std::size_t>(offsets[i + 1] - offsets[i]);
+            key.set(data + offsets[i], size, static_cast<std::size_t>(offsets[tokens] - offsets[i]), 0);
+            hashes[i] = key.hash;
+        }
+    });
 }

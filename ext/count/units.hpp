@@ -205,7 +205,7 @@ class UnitReader {
         for (std::size_t i = 0; i < count; i++) room += ends_[i] - starts_[i];
         if (ids_.size() < room) ids_.resize(std::max(room, 8 * most));
         IdWriter<std::uint32_t> ids(ids_.data(), 0, ids_.size());
-        lookup_.add({text_, starts_, ends_, count}, ids, [](std::size_t, std::uint64_t) {});
+        lookup_.add({text_, starts_, ends_, count}, ids);
         pieces_ = 0;
         for (std::size_t first = 0; first < ids.written(); first += most) {
             const std::size_t end = std::min<std::size_t>(first + most, ids.written());

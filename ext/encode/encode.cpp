@@ -124,6 +124,27 @@ int bpeflow_encoder_encode(bpeflow_encoder *encoder, bpeflow_encoding *encoding,
     return bpeflow::status_of([&] { encoder->encoder.encode(*encoding, specials, data, ends, pieces, id_ends); });
 }
 
+int bpeflow_encoder_encode_texts(bpeflow_encoder *encoder, bpeflow_encoding *encoding, const std::uint8_t *const *texts,
+                                 const std::uint64_t *sizes, std::uint64_t count, std::uint64_t *id_ends) {
+    if (!encoder || !encoding || !id_ends || ((!texts || !sizes) && count > 0)) return BPEFLOW_BAD_ARGUMENT;
+    const bpeflow::Specials *specials = encoding->specials ? &encoding->specials->specials : nullptr;
+    return bpeflow::status_of(
+        [&] { encoder->encoder.encode_texts(*encoding, specials, texts, sizes, count, id_ends); });
+}
+
+std::uint64_t bpeflow_find_texts(void *list, std::uint64_t count, bpeflow_item_of item_of, bpeflow_utf8_of utf8_of,
+                                 const std::uint8_t **texts, std::uint64_t *sizes) {
+    if (!list || !item_of || !utf8_of || !texts || !sizes) return 0;
+    for (std::uint64_t i = 0; i < count; i++) {
+        void *const item = item_of(list, static_cast<std::ptrdiff_t>(i));
+        std::ptrdiff_t size = 0;
+        texts[i] = item ? reinterpret_cast<const std::uint8_t *>(utf8_of(item, &size)) : nullptr;
+        if (!texts[i]) return i;
+        sizes[i] = static_cast<std::uint64_t>(size);
+    }
+    return count;
+}
+
 std::int32_t bpeflow_encode_prepared(bpeflow_prepared *prepared, const std::uint8_t *text, std::int32_t length) {
     if (!prepared || length < 0) return -BPEFLOW_BAD_ARGUMENT;
     const auto end = static_cast<std::uint64_t>(length);

@@ -9,6 +9,7 @@
 #include "model.hpp"
 #include "pattern.hpp"
 #include "scan.hpp"
+#include "short_texts.hpp"
 #include "specials.hpp"
 #include "two_levels.hpp"
 
@@ -35,15 +36,30 @@ class Encoder {
         specials_ = specials;
         encoding.written = 0;
         lookup_.set_readable(pieces > 0 ? data + ends[pieces - 1] : data);
+        short_texts_.begin(id_ends);
+        together_ = pieces > 1 && id_ends && !levels_;
         Bytes start = data;
         for (std::uint64_t i = 0; i < pieces; i++) {
             const Bytes end = data + ends[i];
             encode_piece(start, end);
-            if (id_ends) id_ends[i] = encoding.written;
+            if (together_) {
+                if (short_texts_.end_text(encoding.written)) look_up();
+            } else if (id_ends) {
+                id_ends[i] = encoding.written;
+            }
             start = end;
         }
+        look_up();
         lookup_.trim();
         if (levels_) levels_->trim();
+    }
+
+    // Encode texts that are anywhere in memory.
+    void encode_texts(bpeflow_encoding &encoding, const Specials *specials, const Bytes *texts,
+                      const std::uint64_t *sizes, std::uint64_t count, std::uint64_t *id_ends) {
+        packed_.pack(texts, sizes, count);
+        encode(encoding, specials, packed_.data(), packed_.ends(), count, id_ends);
+        packed_.trim();
     }
 
   private:
@@ -82,12 +98,19 @@ class Encoder {
     }
 
     void add(const PretokenBatch &tokens) {
-        to_ids([&](auto &ids) {
-            levels_ ? levels_->add(tokens, ids) : lookup_.add(tokens, ids, [](std::size_t, std::uint64_t) {});
-        });
+        if (together_ && short_texts_.take(tokens, [this] { look_up(); })) return;
+        to_ids([&](auto &ids) { levels_ ? levels_->add(tokens, ids) : lookup_.add(tokens, ids); });
+    }
+
+    // Write the ids of the pre-tokens of short texts.
+    void look_up() {
+        if (short_texts_.empty()) return;
+        to_ids([this](auto &ids) { lookup_.add(short_texts_.tokens(), ids, short_texts_.borders()); });
+        short_texts_.clear();
     }
 
     void put(std::uint32_t id) {
+        look_up();
         to_ids([id](auto &ids) { ids.put(&id, 1); });
     }
 
@@ -109,7 +132,10 @@ class Encoder {
     const Kernels &kernels_;
     Lookup lookup_;
     const std::unique_ptr<TwoLevels> levels_; // null if the vocabulary has only one
+    PackedTexts packed_;
+    ShortTexts short_texts_;
     // Of the current call:
+    bool together_ = false; // whether pre-tokens of several texts are looked up together
     bpeflow_encoding *encoding_ = nullptr;
     const Specials *specials_ = nullptr;
 };

@@ -14,8 +14,14 @@
 
 namespace bpeflow {
 
+// The borders between texts among the ids given to `Lookup::replace`: none, as all belong to one text.
+struct NoBorders {
+    template <typename Ids> void pass(std::size_t, std::size_t, const Ids &) const {}
+};
+
 // Most pre-tokens are short tokens, which are looked up in the model. The others are collected in a batch and looked up
-// in the cache that all encoders of the model share and, once that is full, in a private cache.
+// in the cache that all encoders of the model share and, once that is full, in a private cache. The runs of a second
+// level are looked up there, too.
 class Lookup {
   public:
     using Bytes = const std::uint8_t *;
@@ -27,40 +33,49 @@ class Lookup {
     // Bytes before `end` may be read from now on.
     void set_readable(Bytes end) { text_end_ = end; }
 
-    // Write the ids of a batch of pre-tokens, one after another. Call missed(i, written) after pre-token i if it was not
-    // a short token and so may have several ids; `written` is the number of ids that `ids` has then.
-    template <typename Ids, typename Missed> void add(const PretokenBatch &tokens, Ids &ids, const Missed &missed) {
+    // Write the ids of a batch of pre-tokens, one after another, and tell `borders` where they are; see `replace`.
+    template <typename Ids, typename Borders = NoBorders>
+    void add(const PretokenBatch &tokens, Ids &ids, Borders borders = {}) {
         const std::size_t looked_up = tokens.with_words(text_end_);
         const ShortTokens &known = model_.short_tokens;
         std::size_t misses =
             kernels_.find(known.keys(), tokens.text, tokens.starts, tokens.ends, looked_up, ids_, misses_);
         for (std::size_t i = 0; i < looked_up; i++) ids_[i] = known.ids()[ids_[i]];
         for (std::size_t i = looked_up; i < tokens.count; i++) misses_[misses++] = static_cast<std::uint32_t>(i);
-        std::size_t done = 0; // pre-tokens
-        for (std::size_t first = 0; first < misses + 2 * group; first += group) {
-            for (std::size_t i = first; i < std::min(first + group, misses); i++) {
-                const std::uint32_t start = tokens.starts[misses_[i]], end = tokens.ends[misses_[i]];
-                set(i % ring, tokens.text + start, end - start);
-            }
-            if (first < group) continue;
-            for (std::size_t i = first - group; i < std::min(first, misses); i++) guess(i % ring);
-            if (first < 2 * group) continue;
-            for (std::size_t i = first - 2 * group; i < std::min(first - group, misses); i++) {
-                const std::size_t token = misses_[i];
-                ids.put_run(ids_ + done, token - done);
-                put_ids_of(i % ring, ids);
-                done = token + 1;
-                missed(token, ids.written());
-            }
-        }
-        ids.put_run(ids_ + done, tokens.count - done);
+        replace(ids_, tokens.count, Misses{*this, tokens}, misses, ids, borders);
     }
 
     // Write the ids of one pre-token, of any length.
     template <typename Ids> void add(Bytes token, std::size_t length, Ids &ids) {
-        set(0, token, length);
-        guess(0);
-        put_ids_of(0, ids);
+        replace(ids_, 0, Single{*this, token, length}, 1, ids);
+    }
+
+    // Write `count` given ids, of which some stretches are replaced by the ids of their keys. Stretch i is from start(i) to
+    // end(i), set(i, key) sets its key, and encode(key, put) calls put(ids, count) if no cache has them. Up to seven more
+    // ids are read. Before given ids from `done` to `end` are written, borders.pass(done, end, ids) is called.
+    template <typename Stretches, typename Ids, typename Borders = NoBorders>
+    void replace(const std::uint32_t *given, std::size_t count, const Stretches &stretches, std::size_t number,
+                 Ids &ids, Borders borders = {}) {
+        std::size_t done = 0;
+        for (std::size_t first = 0; first < number + 2 * group; first += group) {
+            for (std::size_t i = first; i < std::min(first + group, number); i++) {
+                CacheKey &key = keys_[i % ring];
+                stretches.set(i, key);
+                shared_.prefetch(key);
+                if (own_) own_->prefetch(key);
+            }
+            if (first < group) continue;
+            for (std::size_t i = first - group; i < std::min(first, number); i++) guess(i % ring);
+            if (first < 2 * group) continue;
+            for (std::size_t i = first - 2 * group; i < std::min(first - group, number); i++) {
+                borders.pass(done, stretches.start(i), ids);
+                ids.put_run(given + done, stretches.start(i) - done);
+                put_ids_of(i % ring, stretches, ids);
+                done = stretches.end(i);
+            }
+        }
+        borders.pass(done, count, ids);
+        ids.put_run(given + done, count - done);
     }
 
     // Release the memory that a very long pre-token took.
@@ -72,11 +87,40 @@ class Lookup {
     // requests at a time.
     static constexpr std::size_t group = 16, ring = 4 * group;
 
-    void set(std::size_t at, Bytes token, std::size_t length) {
-        CacheKey &key = keys_[at];
+    // The pre-tokens of a batch that are not short tokens.
+    struct Misses {
+        Lookup &lookup;
+        const PretokenBatch &tokens;
+
+        std::size_t start(std::size_t i) const { return lookup.misses_[i]; }
+        std::size_t end(std::size_t i) const { return start(i) + 1; }
+        void set(std::size_t i, CacheKey &key) const {
+            const std::uint32_t from = tokens.starts[start(i)];
+            lookup.set(key, tokens.text + from, tokens.ends[start(i)] - from);
+        }
+        template <typename Put> void encode(const CacheKey &key, const Put &put) const { lookup.encode(key, put); }
+    };
+
+    struct Single {
+        Lookup &lookup;
+        Bytes token;
+        std::size_t length;
+
+        std::size_t start(std::size_t) const { return 0; }
+        std::size_t end(std::size_t) const { return 0; }
+        void set(std::size_t, CacheKey &key) const { lookup.set(key, token, length); }
+        template <typename Put> void encode(const CacheKey &key, const Put &put) const { lookup.encode(key, put); }
+    };
+
+    void set(CacheKey &key, Bytes token, std::size_t length) const {
         key.set(token, length, static_cast<std::size_t>(text_end_ - token));
-        shared_.prefetch(key);
-        if (own_) own_->prefetch(key);
+    }
+
+    template <typename Put> void encode(const CacheKey &key, const Put &put) {
+        const std::uint32_t whole = model_.whole_tokens.find(key);
+        if (whole != WholeTokens::NONE) return put(&whole, 1);
+        merging_.merge(key.bytes, key.length());
+        put(merging_.ids(), merging_.count());
     }
 
     // Find the record that a key probably has, and prefetch it.
@@ -85,12 +129,15 @@ class Lookup {
         if (own_ && !guesses_[at]) guesses_[at] = own_->guess(keys_[at]);
     }
 
-    template <typename Ids> void put_ids_of(std::size_t i, Ids &ids) {
-        const CacheKey &key = keys_[i];
-        const Cache::Record *record = guesses_[i];
+    template <typename Stretches, typename Ids> void put_ids_of(std::size_t at, const Stretches &stretches, Ids &ids) {
+        const CacheKey &key = keys_[at];
+        const Cache::Record *record = guesses_[at];
         if (!record || !record->is_of(key)) record = find(key);
         if (!record)
-            put_new(key, ids);
+            stretches.encode(key, [&](const std::uint32_t *made, std::size_t count) {
+                ids.put(made, count);
+                keep(key, made, count);
+            });
         else if (record->count() <= Cache::MOST)
             ids.put_few(record->ids, record->count());
         else
@@ -102,15 +149,9 @@ class Lookup {
         return record || !own_ ? record : own_->find(key);
     }
 
-    template <typename Ids> void put_new(const CacheKey &key, Ids &ids) {
-        const std::uint32_t whole = model_.whole_tokens.find(key);
-        const bool found = whole != WholeTokens::NONE;
-        if (!found) merging_.merge(key.bytes, key.length());
-        const std::uint32_t *const made = found ? &whole : merging_.ids();
-        const std::size_t count = found ? 1 : merging_.count();
-        ids.put(made, count);
+    void keep(const CacheKey &key, const std::uint32_t *ids, std::size_t count) {
         if (!shared_.full()) {
-            shared_.insert(key, made, count);
+            shared_.insert(key, ids, count);
             return;
         }
         // When the own cache is full, it starts over: frequent pre-tokens soon return, and no bookkeeping of their
@@ -120,7 +161,7 @@ class Lookup {
             own_->clear();
             std::fill(guesses_, guesses_ + ring, nullptr);
         }
-        own_->insert(key, made, count);
+        own_->insert(key, ids, count);
     }
 
     const Model &model_;

@@ -23,8 +23,6 @@ namespace bpeflow {
 
 class Merging {
   public:
-    static constexpr std::size_t SHORT = 16;
-
     explicit Merging(const Pairs &pairs, const Kernels &kernels = KERNELS_SCALAR) : pairs_(pairs), kernels_(kernels) {}
 
     // Merge the bytes of a pre-token, at least one. The result, ids(), is valid until the next call.
@@ -43,11 +41,6 @@ class Merging {
     void merge(const std::uint32_t *tokens, std::size_t count) {
         ids_.clear();
         merge_piece(OfTokens{pairs_, tokens}, count);
-    }
-
-    // Merge up to SHORT tokens in their place. Return the number of the ids that are left.
-    std::size_t merge_short(std::uint32_t *ids, std::size_t count) const {
-        return merge_short(OfTokens{pairs_, ids}, count, ids);
     }
 
     // Return whether merging these bytes yields the single token `id`.
@@ -70,6 +63,7 @@ class Merging {
     }
 
   private:
+    static constexpr std::size_t SHORT = 16;
     // `merge_few` and `merge_many` break even between 32 and 256 bytes.
     static constexpr std::size_t few = 128;
     static constexpr std::size_t lane = 16; // numbers to compare at a time

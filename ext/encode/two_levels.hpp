@@ -1,8 +1,9 @@
 // Encoding pre-tokens of many words in two levels. second_level.hpp proves that it gives the ids of merging them whole.
 //
 // Pre-tokens are cut into pieces where no merge of the first level joins two bytes. Pieces are looked up as otherwise
-// pre-tokens are, which yields units. Units are cut into runs where no late merge joins two of them, and runs are merged.
-// A piece is about as long as a word and recurs as often; a pre-token of many words hardly ever does.
+// pre-tokens are, which yields units. Units are cut into runs where no late merge joins two of them. Runs are looked up in
+// the same cache, or merged. A piece is about as long as a word and recurs as often, and nine of ten runs are known, while a
+// pre-token of many words hardly ever recurs.
 #pragma once
 
 #include "failure.hpp"
@@ -16,6 +17,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace bpeflow {
@@ -49,7 +51,8 @@ class TwoLevels {
     void trim() {
         merging_.trim();
         if (units_.size() * sizeof(std::uint32_t) > kept_memory) units_ = {};
-        if (joints_.size() * sizeof(std::uint64_t) > kept_memory) joints_ = {};
+        if (joints_.size() * sizeof(std::uint64_t) > kept_memory) joints_ = lasts_ = {};
+        if (run_starts_.size() * sizeof(std::uint32_t) > kept_memory) run_starts_ = run_lasts_ = {};
     }
 
   private:
@@ -60,6 +63,49 @@ class TwoLevels {
     static constexpr std::size_t beyond = 16;              // elements of arrays that the kernels and writers may touch
     static constexpr std::size_t kept_memory = std::size_t{1} << 20;
     static_assert(window < PretokenBatch::MOST);
+
+    // Where the units of pieces are written, and the number of units up to the end of each piece.
+    struct UnitWriter {
+        std::uint32_t *units, *ends;
+        std::size_t written;
+
+        // Write pieces of one unit each, eight at a time.
+        void put_run(const std::uint32_t *ids, std::size_t count) {
+            for (std::size_t first = 0; first < count; first += 8)
+                for (std::size_t i = first; i < first + 8; i++) {
+                    units[written + i] = ids[i];
+                    ends[i] = static_cast<std::uint32_t>(written + i + 1);
+                }
+            written += count;
+            ends += count;
+        }
+
+        void put_few(const std::uint32_t (&ids)[4], std::size_t count) {
+            std::copy_n(ids, 4, units + written);
+            *ends++ = static_cast<std::uint32_t>(written += count);
+        }
+
+        void put(const std::uint32_t *ids, std::size_t count) {
+            std::copy_n(ids, count, units + written);
+            *ends++ = static_cast<std::uint32_t>(written += count);
+        }
+    };
+
+    // The runs that are complete.
+    struct Runs {
+        TwoLevels &levels;
+
+        std::size_t start(std::size_t i) const { return levels.run_starts_[i]; }
+        std::size_t end(std::size_t i) const { return levels.run_lasts_[i] + std::size_t{1}; }
+        void set(std::size_t i, CacheKey &key) const {
+            key.set_units(levels.units_.data() + start(i), end(i) - start(i));
+        }
+        template <typename Put> void encode(const CacheKey &key, const Put &put) const {
+            levels.merging_.merge(reinterpret_cast<const std::uint32_t *>(key.bytes),
+                                  key.length() / sizeof(std::uint32_t));
+            put(levels.merging_.ids(), levels.merging_.count());
+        }
+    };
 
     bool is_whole(const PretokenBatch &tokens, std::size_t i) const {
         return second_.find_whole(tokens.text + tokens.starts[i], tokens.ends[i] - tokens.starts[i]) !=
@@ -84,13 +130,13 @@ class TwoLevels {
             stop = at + std::min(window, static_cast<std::size_t>(end - at));
             if (static_cast<std::size_t>(stop - piece_) > longest) throw Failure{BPEFLOW_TOO_LARGE};
             find_cuts(at, stop);
-            const std::uint32_t *const first = next;
-            for (; next < last && text + *next < stop; next++) set_cut(static_cast<std::size_t>(text + *next - at));
+            ended_ = 0;
+            for (; next < last && text + *next < stop; next++) set_end(static_cast<std::size_t>(text + *next - at));
             std::size_t pieces = 1 + kernels_.positions(cuts_, words, offset(at), starts_ + 1);
-            find_ends(text, first, next, at);
+            count_pieces();
             if (stop == end) {
                 starts_[pieces] = offset(end);
-                ends_.push_back(pieces);
+                ends_[ended_++] = static_cast<std::uint32_t>(pieces);
             } else {
                 pieces--; // the last one may go on
             }
@@ -125,63 +171,56 @@ class TwoLevels {
         return word;
     }
 
-    void set_cut(std::size_t i) { cuts_[i / bits] |= std::uint64_t{1} << i % bits; }
+    // Note that a pre-token ends before byte `i` of a window, and the next one starts there.
+    void set_end(std::size_t i) {
+        cuts_[i / bits] |= std::uint64_t{1} << i % bits;
+        ends_[ended_++] = static_cast<std::uint32_t>(i);
+    }
 
-    // Set `ends_` to the number of pieces at the end of each pre-token before those from `first` to `last`.
-    void find_ends(Bytes text, const std::uint32_t *first, const std::uint32_t *last, Bytes at) {
-        ends_.clear();
-        std::size_t pieces = 1, word = 0;
-        for (; first < last; first++) {
-            const auto i = static_cast<std::size_t>(text + *first - at);
-            for (; word < i / bits; word++) pieces += count_bits(cuts_[word]);
-            ends_.push_back(pieces + count_bits(cuts_[word] & ((std::uint64_t{1} << i % bits) - 1)));
+    // Replace the ends of pre-tokens in bytes by the numbers of pieces up to there.
+    void count_pieces() {
+        std::size_t before[words], pieces = 1; // up to each word
+        for (std::size_t word = 0; word < words; word++) {
+            before[word] = pieces;
+            pieces += count_bits(cuts_[word]);
+        }
+        for (std::size_t end = 0; end < ended_; end++) {
+            const std::size_t i = ends_[end], word = i / bits;
+            ends_[end] = static_cast<std::uint32_t>(before[word] +
+                                                    count_bits(cuts_[word] & ((std::uint64_t{1} << i % bits) - 1)));
         }
     }
 
-    static std::size_t count_bits(std::uint64_t word) { return static_cast<std::size_t>(__builtin_popcountll(word)); }
+    // Count the bits of a word, without the instruction that not all processors have, or the call that replaces it.
+    static std::size_t count_bits(std::uint64_t word) {
+        constexpr std::uint64_t each = 0x0101010101010101u;
+        word -= word >> 1 & each * 0x55;
+        word = (word & each * 0x33) + (word >> 2 & each * 0x33);
+        return static_cast<std::size_t>(((word + (word >> 4)) & each * 0x0F) * each >> 56);
+    }
 
     // Append the units of pieces. Make `ends_` numbers of units.
     void look_up(std::size_t pieces) {
         const std::size_t room = pending_ + starts_[pieces] + beyond;
         if (units_.size() < room) units_.resize(std::max(room, 2 * window));
-        IdWriter<std::uint32_t> units(units_.data(), pending_, units_.size());
-        std::size_t more = pending_, end = 0; // units than pieces
-        lookup_.add({piece_, starts_, starts_ + 1, pieces}, units, [&](std::size_t piece, std::size_t written) {
-            for (; end < ends_.size() && ends_[end] <= piece; end++) ends_[end] += more;
-            more = written - (piece + 1);
-        });
-        for (; end < ends_.size(); end++) ends_[end] += more;
-        known_ = units.written();
+        UnitWriter units{units_.data(), piece_ends_, pending_};
+        lookup_.add({piece_, starts_, starts_ + 1, pieces}, units);
+        for (std::size_t i = 0; i < ended_; i++) ends_[i] = piece_ends_[ends_[i] - 1];
+        known_ = units.written;
+        if (known_ >= UINT32_MAX) throw Failure{BPEFLOW_TOO_LARGE};
         piece_ += starts_[pieces];
     }
 
     // Write the ids of all units but the last ones, if more may be joined to them: `pending_` units, all of which are joined.
     template <typename Ids> void join(Ids &ids) {
-        const bool closed = !ends_.empty() && ends_.back() == known_;
+        const bool closed = ended_ > 0 && ends_[ended_ - 1] == known_;
         const std::size_t limit =
             closed ? known_ : known_ - 1; // units of which is known whether the next one is joined
         find_joints(limit);
-        std::size_t start = 0, run = pending_ > 1 ? 0 : next_joint(0, limit, true);
-        for (;;) {
-            ids.put_run(units_.data() + start, run - start);
-            start = run;
-            if (run == limit) break;
-            const std::size_t last = next_joint(std::max(run, first_), limit, false);
-            if (last == limit) break;
-            put_run(units_.data() + run, last + 1 - run, ids);
-            start = last + 1;
-            run = next_joint(start, limit, true);
-        }
-        pending_ = known_ - start;
-        if (start > 0)
-            std::copy_n(units_.data() + start, pending_, units_.data()); // a long run is not copied each time
-    }
-
-    // Write the ids of a run, whose units are overwritten. Most are short.
-    template <typename Ids> void put_run(std::uint32_t *units, std::size_t count, Ids &ids) {
-        if (count <= Merging::SHORT) return ids.put_run(units, merging_.merge_short(units, count));
-        merging_.merge(units, count);
-        ids.put(merging_.ids(), merging_.count());
+        const auto [runs, end] = find_runs(limit);
+        lookup_.replace(units_.data(), end, Runs{*this}, runs, ids);
+        pending_ = known_ - end;
+        if (end > 0) std::copy_n(units_.data() + end, pending_, units_.data()); // a long run is not copied each time
     }
 
     // Set the bit of each unit before `limit` that can be joined to the next one. The first bit is that of unit `first_`.
@@ -196,32 +235,49 @@ class TwoLevels {
                 word |= std::uint64_t{second_.can_join(units[i], units[i + 1])} << i;
             unit += count;
         }
-        for (const std::size_t end : ends_) {
-            const std::size_t i = end - 1 - first_;
+        for (std::size_t end = 0; end < ended_; end++) {
+            const std::size_t i = ends_[end] - 1 - first_;
             joints_[i / bits] &= ~(std::uint64_t{1} << i % bits);
         }
     }
 
-    // Return the first unit from `unit` on whose bit is `joined`, `limit` if there is none before.
-    std::size_t next_joint(std::size_t unit, std::size_t limit, bool joined) const {
-        const std::uint64_t flipped = joined ? 0 : ~std::uint64_t{0};
-        for (std::size_t i = unit - first_; unit < limit; unit = first_ + (i = (i / bits + 1) * bits))
-            if (const std::uint64_t word = (joints_[i / bits] ^ flipped) >> i % bits)
-                return std::min(unit + static_cast<std::size_t>(__builtin_ctzll(word)), limit);
-        return limit;
+    // Find the runs of joined units that end before `limit`. Return their number, and the start of a run that may go on,
+    // `limit` if there is none.
+    std::pair<std::size_t, std::size_t> find_runs(std::size_t limit) {
+        const std::size_t most = (limit - first_) / 2 + 2 + beyond;
+        if (run_starts_.size() < most) run_starts_.resize(most), run_lasts_.resize(most);
+        lasts_.resize(joints_.size());
+        const bool began = pending_ > 1; // the first run, before this window
+        std::uint64_t joined = began;    // whether the first unit of a word is joined to the one before
+        for (std::size_t i = 0; i < joints_.size(); i++) {
+            const std::uint64_t after = joints_[i] << 1 | joined;
+            joined = joints_[i] >> (bits - 1);
+            lasts_[i] = after & ~joints_[i];
+            joints_[i] &= ~after; // the first units of runs are left
+        }
+        const std::size_t last = limit - first_;
+        lasts_[last / bits] &= ~(std::uint64_t{1} << last % bits);
+        const auto first = static_cast<std::uint32_t>(first_);
+        run_starts_[0] = 0;
+        const std::size_t starts =
+            began + kernels_.positions(joints_.data(), joints_.size(), first, run_starts_.data() + began);
+        const std::size_t runs = kernels_.positions(lasts_.data(), lasts_.size(), first, run_lasts_.data());
+        return {runs, starts > runs ? run_starts_[runs] : limit};
     }
 
     const SecondLevel &second_;
     const Kernels &kernels_;
     Lookup &lookup_;
     Merging merging_;
-    Bytes piece_ = nullptr;                     // the first one whose units are not known
-    std::uint64_t cuts_[words];                 // of a window
-    std::uint32_t starts_[window + 1 + beyond]; // of pieces, as offsets from `piece_`
-    std::vector<std::size_t> ends_;             // of pre-tokens, in pieces, then in units
-    std::vector<std::uint32_t> units_;          // `known_` are in use
-    std::vector<std::uint64_t> joints_;
-    std::size_t pending_ = 0, known_ = 0, first_ = 0;
+    Bytes piece_ = nullptr;                         // the first one whose units are not known
+    std::uint64_t cuts_[words];                     // of a window
+    std::uint32_t starts_[window + 1 + beyond];     // of pieces, as offsets from `piece_`
+    std::uint32_t piece_ends_[window + 1 + beyond]; // in units
+    std::uint32_t ends_[window + 1];                // of pre-tokens, in bytes, then in pieces, then in units
+    std::vector<std::uint32_t> units_;              // `known_` are in use
+    std::vector<std::uint64_t> joints_, lasts_;     // of units, from number `first_` on
+    std::vector<std::uint32_t> run_starts_, run_lasts_;
+    std::size_t ended_ = 0, pending_ = 0, known_ = 0, first_ = 0;
 };
 
 } // namespace bpeflow

@@ -12,6 +12,7 @@
 #ifndef BPEFLOW_H
 #define BPEFLOW_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define BPEFLOW_API __attribute__((visibility("default")))
@@ -21,7 +22,7 @@ extern "C" {
 #endif
 
 /* Incremented with every change below. Python refuses a library with another number. */
-#define BPEFLOW_ABI 19
+#define BPEFLOW_ABI 20
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
@@ -283,6 +284,9 @@ BPEFLOW_API void bpeflow_kway_free(bpeflow_kway *kway);
 BPEFLOW_API int bpeflow_canonical_order(const uint8_t *data, const int64_t *starts, const int64_t *ends,
                                         const int64_t *counts, uint64_t tokens, int64_t *order);
 
+/* The hash of each pre-token, which also decides about its partition: of data[offsets[i]:offsets[i + 1]] into hashes[i]. */
+BPEFLOW_API int bpeflow_hashes(const uint8_t *data, const int64_t *offsets, uint64_t tokens, uint64_t *hashes);
+
 /* ---- learning merges ------------------------------------------------------------------------------------------- */
 
 enum bpeflow_order {
@@ -415,6 +419,20 @@ typedef struct {
  * id_ends[i]. `id_ends` may be NULL. With a pattern the texts must be valid UTF-8, or the status is BPEFLOW_NOT_UTF8. */
 BPEFLOW_API int bpeflow_encoder_encode(bpeflow_encoder *encoder, bpeflow_encoding *encoding, const uint8_t *data,
                                        const uint64_t *ends, uint64_t pieces, uint64_t *id_ends);
+
+/* The same for `count` texts anywhere in memory. */
+BPEFLOW_API int bpeflow_encoder_encode_texts(bpeflow_encoder *encoder, bpeflow_encoding *encoding,
+                                             const uint8_t *const *texts, const uint64_t *sizes, uint64_t count,
+                                             uint64_t *id_ends);
+
+/* PyList_GetItem and PyUnicode_AsUTF8AndSize of the interpreter that calls. */
+typedef void *(*bpeflow_item_of)(void *list, ptrdiff_t index);
+typedef const char *(*bpeflow_utf8_of)(void *text, ptrdiff_t *size);
+
+/* Find the UTF-8 of the first `count` texts in a Python list. The caller holds the interpreter lock. Return how many were
+ * found: less than `count` after an exception of Python. The strings own their UTF-8, and keep it. */
+BPEFLOW_API uint64_t bpeflow_find_texts(void *list, uint64_t count, bpeflow_item_of item_of, bpeflow_utf8_of utf8_of,
+                                        const uint8_t **texts, uint64_t *sizes);
 
 /* An encoder with the parameters of its calls, prepared once for many texts. */
 typedef struct {

@@ -90,8 +90,8 @@ def test_counts_are_merged_again_without_counting(
 def test_counts_travel_as_tsv(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--config", str(config), "--skip_merge", "--quiet"]) == 0
     counts = tmp_path / "run" / "counts.npz"
-    for path in (tmp_path / "counts.tsv", tmp_path / "again.npz"):
-        assert main(["counts", str(counts), str(path)]) == 0
+    for source, path in ((counts, tmp_path / "counts.tsv"), (counts.parent, tmp_path / "again.npz")):
+        assert main(["counts", str(source), str(path)]) == 0
         assert PretokenCounts.read(path) == PretokenCounts.load(counts)
         assert "distinct pre-tokens" in capsys.readouterr().out
         out = str(tmp_path / path.suffix)

@@ -29,7 +29,7 @@ def names(folder: Path) -> list[str]:
         (["--input", "no-such-file.txt"], "no-such-file.txt"),
         (["--input", "no/such/*.txt"], r"no/such/\*.txt"),
         (["--vocab_size", "256"], "vocab_size 256 is too small"),
-        (["--vocab_size", "many"], "vocab_size: need a number such as 32000, 32k or 1m, found 'many'"),
+        (["--vocab_size", "many"], "vocab_size: need a whole number such as 32000, 32k or 1m, found 'many'"),
         (["--set", "pattern=("], "invalid regular expression"),
         (["--set", "pattern=gtp2"], "gpt2"),
         (["--set", "vocab_sise=3"], "did you mean vocab_size"),
@@ -121,7 +121,7 @@ def test_an_unavailable_backend_says_why_and_what_to_do(
     assert main(["--config", str(config), "--backend", "omp"]) == 2
     assert (
         "backend omp is not available: no compiler was found: install one, then reinstall bpeflow. "
-        "Available here: python (or backend: auto)" in capsys.readouterr().err
+        "Available here: python (or --backend auto)" in capsys.readouterr().err
     )
     assert not (tmp_path / "run").exists()
     assert main(["--config", str(config), "--quiet"]) == 0

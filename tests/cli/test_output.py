@@ -140,11 +140,9 @@ def test_each_invalid_setting_is_a_line(corpus: Path, capsys: pytest.CaptureFixt
     assert main(["--input", str(corpus), *flags]) == 2
     lines = sorted(capsys.readouterr().err.splitlines())
     assert [line[: line.index(": ", 9)] for line in lines] == [
-        "bpeflow: memory_limit", "bpeflow: tie_break", "bpeflow: vocab_size",
+        "bpeflow: --vocab_size", "bpeflow: memory_limit", "bpeflow: tie_break",
     ]  # fmt: skip
-    assert lines[0].startswith(
-        "bpeflow: memory_limit: must be greater than or equal to 16000000, found '1mb' (memory for counts, "
-    )
+    assert lines[1].startswith("bpeflow: memory_limit: must be at least 16,000,000, found '1mb' (memory for counts, ")
 
 
 def test_compressed_input_has_one_rate(arguments: list[str], corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -111,9 +111,9 @@ def test_vocabulary_sizes_are_written_as_people_say_them(tmp_path: Path, text: s
     assert make_settings(Settings, {"input": "a", "vocab_sizes": text}).sizes == (entries,)
 
 
-@pytest.mark.parametrize("text", ["k", "1.5k", "32kb", "-1k", "", "9" * 5000, "100m m"])
+@pytest.mark.parametrize("text", ["k", "1.5k", "32kb", "--1k", "", "9" * 5000, "100m m"])
 def test_a_size_that_is_no_number_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="vocab_size: need a number such as 32000, 32k or 1m"):
+    with pytest.raises(ConfigError, match="vocab_size: need a whole number such as 32000, 32k or 1m"):
         make_settings(Settings, {"input": "a", "vocab_size": text})
 
 
@@ -128,23 +128,19 @@ def test_settings_are_frozen() -> None:
         ({"vocab_sise": 1}, r"unknown setting vocab_sise \(did you mean vocab_size\?\)"),
         ({"monitor": {"intervall": 1}}, r"unknown setting monitor\.intervall \(did you mean monitor\.interval\?\)"),
         ({"do_monitor": True}, r"unknown setting do_monitor \(did you mean monitor\.enabled\?\)"),
-        ({"small_input": 0}, "unknown setting small_input .removed: use executor: auto, threads or processes"),
-        ({"scanner": "regex"}, "unknown setting scanner .removed: .* BPEFLOW_INSTRUCTIONS=regex"),
-        ({"queue": {"max_items": 1}}, "unknown setting queue .removed: the bounds of queues are fixed"),
         ({"zzz": 1}, r"unknown setting zzz \(`bpeflow config` lists all settings\)"),
         ({"vocab_size": 256}, "vocab_size 256 is too small: 256 bytes and 1 special token"),
-        ({"vocab_size": 100}, "vocab_size: must be greater than or equal to 256, found 100"),
+        ({"vocab_size": 100}, "vocab_size: must be at least 256, found 100"),
         ({"monitor": {"interval": 0}}, "monitor.interval: must be greater than 0, found 0"),
-        ({"threads": 5000}, "threads: must be less than or equal to 4096, found 5000"),
+        ({"threads": 5000}, "threads: must be at most 4096, found 5000"),
         ({"threads": 1.5}, "threads: must be a valid integer, got a number with a fractional part, found 1.5"),
-        ({"resume": "maybe"}, "resume: must be a valid boolean, unable to interpret input, found 'maybe'"),
-        ({"memory_limit": "much"}, "memory_limit: could not parse value and unit from byte string, found 'much'"),
+        ({"resume": "maybe"}, "resume: must be a valid boolean, found 'maybe'"),
+        ({"memory_limit": "much"}, "memory_limit: need a size such as 8mb, found 'much'"),
         ({"invalid_utf8": "ignore"}, "invalid_utf8: must be 'error', 'replace' or 'skip', found 'ignore'"),
         ({"vocab_size": None}, "vocab_size is missing"),
         ({"vocab_sizes": [300]}, "give one of the two"),
         ({"input": []}, "input is missing: .*at least one"),
         ({"input": 3.5}, "input: must be a valid list, found 3.5"),
-        ({"special_tokens": None}, "special_tokens: must be a valid list, found None"),
         ({"init_from": 3}, "init_from: need the name of a file or a folder, found 3"),
         (
             {"input": [{"content": "low"}]},
@@ -157,7 +153,7 @@ def test_settings_are_frozen() -> None:
         ({"special_tokens": ["a", "b", "a"]}, "special_tokens: 'a' is given twice"),
         (
             {"special_tokens": "<|a|>, <|b|>"},
-            r"looks like several tokens: give a list of them, \['<\|a\|>', '<\|b\|>'\]",
+            r"looks like several tokens: give each by itself, as '<\|a\|>' and '<\|b\|>'",
         ),
         ({"special_tokens": "<s> </s>"}, "'<s> </s>' looks like several tokens"),
         ({"special_tokens": ["<s>,[PAD]", "x"]}, "'<s>,.PAD.' looks like several tokens"),
@@ -166,7 +162,7 @@ def test_settings_are_frozen() -> None:
         ({"special_tokens": [""]}, "special_tokens"),
         ({"special_tokens": ["Ġ"]}, "special token 'Ġ' is the printable form of byte 0x20"),
         ({"special_tokens": {"a"}}, "a set has no order"),
-        ({"vocab_size": 2**32 - 1}, "vocab_size: must be less than 4294967295"),
+        ({"vocab_size": 2**32 - 1}, "vocab_size: must be less than 4,294,967,295"),
     ],
     ids=str,
 )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bpeflow.config.reading import read_yaml
+from bpeflow.config.reading import load_values, read_yaml
 from bpeflow.errors import ConfigError
 
 
@@ -19,7 +19,7 @@ from bpeflow.errors import ConfigError
         pytest.param("input: !mine x", "'!mine'", id="a custom tag"),
         pytest.param("seed: 2026-02-31", "day .*range", id="an impossible date"),
         pytest.param(
-            "input: [a\nseed: 1", r"while .* in line 1, column 8: .* expected .* in line 2, column 5", id="left open"
+            "input: [a\nseed: 1", "while .* in line 1, column 8: expected .* in line 2, column 5", id="left open"
         ),
         pytest.param("a: 1\nb: 2\na: 3", "a is given twice, in line 1 and in line 3: remove one", id="a key twice"),
         pytest.param("s: [{x: 1, x: 1}]", "x is given twice, in line 1 and in line 1", id="a key twice, inside"),
@@ -41,3 +41,14 @@ def test_a_config_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_bytes(b"input: \xff")
     with pytest.raises(ConfigError, match=r"config\.yaml is not valid YAML: .*invalid start byte"):
         read_yaml(tmp_path / "config.yaml")
+
+
+@pytest.mark.parametrize("section", ["monitor: true", "monitor: {enabled: true, interval: 2}"])
+def test_a_dotted_key_beside_its_section_is_refused_if_both_give_it(tmp_path: Path, section: str) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(f"{section}\nmonitor.enabled: false\n", encoding="utf-8")
+    message = r"c\.yaml: monitor\.enabled is given twice, alone and in monitor: remove one"
+    with pytest.raises(ConfigError, match=message):
+        load_values(config)
+    config.write_text("monitor: {interval: 2}\nmonitor.enabled: true\nengine: 3\nengine.kind: ray", encoding="utf-8")
+    assert load_values(config)["monitor"] == {"interval": 2, "enabled": True}

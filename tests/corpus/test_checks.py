@@ -157,6 +157,25 @@ def test_a_pattern_that_matches_nothing_is_reported(tmp_path: Path, caplog: pyte
     assert f"{tmp_path}/corpus: the pattern matches nothing in its first 170 bytes" in caplog.messages
 
 
+def test_files_that_are_empty_or_named_twice_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    a, b, empty, other = (tmp_path / name for name in ("a", "b", "empty", "other"))
+    for path, text in ((a, b"a text"), (b, b"another"), (empty, b""), (other, b"")):
+        path.write_bytes(text)
+    assert warnings_about(caplog, a, b) == []
+    assert warnings_about(caplog, a, b, empty) == []  # one of several, as in source code
+    assert warnings_about(caplog, a, a, empty, a) == [
+        f"{empty} is empty",
+        f"{a} is named more than once, and read once",
+    ]
+    (tmp_path / "link").symlink_to(a)
+    assert warnings_about(caplog, tmp_path, b) == [
+        f"2 files, such as {empty}, are empty",
+        f"2 files, such as {a}, are named more than once, and read once",
+    ]
+    with pytest.raises(CorpusError, match=f"nothing to count: the corpus is empty \\({empty}\\)"):
+        bpeflow.count(empty)
+
+
 def test_a_run_in_several_processes_says_it_once(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +203,6 @@ def test_encoding_looks_at_the_corpus_too(tmp_path: Path, caplog: pytest.LogCapt
         "'<|eot_id|>' 1 time in its first 11 bytes: no special tokens of this tokenizer, so encoded as ordinary text"
     )
     assert warnings(b"a<|eot_id|>", special_tokens_as_text=True) == []
-    assert warnings(b"") == [f"{out}: no ids, because the corpus has no text"]
+    assert warnings(b"") == [f"{corpus} is empty", f"{out}: no ids, because the corpus has no text"]
     with pytest.raises(CorpusError, match="corpus is UTF-16"):
         warnings("a".encode("utf-16"))

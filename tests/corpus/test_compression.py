@@ -13,7 +13,7 @@ from corpus_forms import COMPRESSORS, zstd
 
 from bpeflow.corpus import compression
 from bpeflow.corpus.compression import MAGIC_BYTES, decompress, detect_compression, without_compression_suffix
-from bpeflow.errors import CorpusError
+from bpeflow.errors import CorpusError, MissingLibraryError
 
 KINDS = pytest.mark.parametrize("suffix", COMPRESSORS)
 BLOCKS = pytest.mark.parametrize("block", [1, 13, 1000, 1 << 20])
@@ -134,5 +134,5 @@ def test_the_error_for_a_missing_library_names_its_extra(monkeypatch: pytest.Mon
         raise ModuleNotFoundError(f"No module named {module!r}")
 
     monkeypatch.setattr("bpeflow._util.machine.import_module", missing)
-    with pytest.raises(CorpusError, match=r"need [a-z]+\.zstd: pip install 'bpeflow\[zstd\]'"):
+    with pytest.raises(MissingLibraryError, match=r"need [a-z]+\.zstd: pip install 'bpeflow\[zstd\]'"):
         list(decompress(iter([b"\x28\xb5\x2f\xfd"]), compression.COMPRESSIONS[3], "file.zst"))

@@ -9,6 +9,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from corpus_forms import COMPRESSORS, write_parquet
 
@@ -35,6 +36,12 @@ def zipped() -> bytes:
     return file.getvalue()
 
 
+def arrays() -> bytes:
+    file = io.BytesIO()
+    np.savez_compressed(file, counts=np.arange(99))
+    return file.getvalue()
+
+
 OTHERS = {
     "UTF-16": (TEXT.decode().encode("utf-16"), r"is UTF-16.*: .*convert it to UTF-8 \(iconv -f UTF-16 -t UTF-8\)"),
     "UTF-16BE": (b"\xfe\xff" + TEXT.decode().encode("utf-16-be"), "is UTF-16"),
@@ -43,6 +50,7 @@ OTHERS = {
     "UTF-32": (TEXT.decode().encode("utf-32"), "is UTF-32.*iconv -f UTF-32"),
     "Parquet": (b"PAR1\x15\x04 and so on", "is Parquet.*: .*use input_format: parquet, or name it .parquet"),
     "zip": (zipped(), "is a zip archive.*: .*unpack it"),
+    "npz": (arrays(), "is an archive of arrays .*: .*exclude it"),
     "tar": (tar(), "is a tar archive.*: .*unpack it"),
 }
 
@@ -143,6 +151,19 @@ def test_json_lines_under_another_name_are_text_with_a_warning(
     caplog.clear()
     assert bpeflow.count(tmp_path, input_format="text") == as_text
     assert bpeflow.count(tmp_path, input_format="jsonl") == bpeflow.count(iter(["one", "one"]))
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize(("name", "warned"), [("a.json", True), ("a.JSON.gz", True), ("a.txt", False), ("json", False)])
+def test_a_file_of_json_is_text_with_a_warning(
+    tmp_path: Path, name: str, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    content = b'[\n  {"text": "one"},\n  {"text": "two"}\n]\n'
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    assert bpeflow.count(tmp_path / name) == bpeflow.count(iter([content]))
+    assert [": read as plain text, brackets" in message for message in caplog.messages] == [True] * warned
+    caplog.clear()
+    bpeflow.count(tmp_path / name, input_format="text")
     assert not caplog.messages
 
 

@@ -73,7 +73,9 @@ def test_a_weight_multiplies_the_counts_of_its_source(
 
 
 @pytest.mark.usefixtures("scanner")
-def test_weights_with_decimals_are_exact(tmp_path: Path, documents: list[str]) -> None:
+def test_weights_with_decimals_are_exact(
+    tmp_path: Path, documents: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     """Over their least common denominator, they count as whole weights do, with thresholds in documents."""
     parts = list(pieces(documents, 3))
     paths = [str(write(tmp_path / f"{number}.txt", part)) for number, part in enumerate(parts)]
@@ -98,9 +100,16 @@ def test_weights_with_decimals_are_exact(tmp_path: Path, documents: list[str]) -
     assert "weights have decimals" not in str(whole)
     assert main(["merge", "--counts", str(tmp_path / "exact0"), "--out_dir", str(tmp_path / "again")]) == 0
     assert tuple(bpeflow.Tokenizer.load(tmp_path / "again").vocab.merges) == whole.merges
+    capsys.readouterr()
+    for command in (["show", "--explain"], ["inspect"]):
+        for run in ("exact0", "again", "whole"):
+            assert main([command[0], str(tmp_path / run), *["low"][: len(command) - 1], *command[1:]]) == 0
+            shown = capsys.readouterr()
+            said = "each occurrence counts 10 times its weight" in shown.out + shown.err
+            assert said == (run != "whole"), (command, run)
     resumed = trained([10, 5, 2], "whole", min_frequency=10 * least, resume=True)
     assert resumed.merges == whole.merges
-    with pytest.raises(ResumeError, match="counted something else: sources was"):
+    with pytest.raises(ResumeError, match=r"counted something else \(sources: "):
         trained([1, 0.5, 0.2], "whole", min_frequency=10 * least, resume=True)
 
 

@@ -30,15 +30,15 @@ def touch(corpus: Path) -> None:
         (lambda corpus: os.truncate(corpus / "c", 9), {}, r"corpus/c had [\d,]+ bytes and has \d+"),
         (lambda corpus: (corpus / "d").unlink(), {}, "corpus/d is gone"),
         (lambda corpus: (corpus / "f").touch(), {}, "corpus/f is new"),
-        (None, {"pattern": "cl100k"}, r"pattern was .* and is"),
+        (None, {"pattern": "cl100k"}, r"pattern: .* → "),
         (
             None,
             {"special_tokens": ["low"]},
-            r"special_tokens was \['<\|endoftext\|>'\] and is \['low'\].*; separator was",
+            r"special_tokens: \['<\|endoftext\|>'\] → \['low'\].*; separator: ",
         ),
-        (None, {"invalid_utf8": "skip"}, "invalid_utf8 was 'error' and is 'skip'"),
-        (None, {"bad_records": "skip"}, "bad_records was 'error' and is 'skip'"),
-        (None, {"separator": "low"}, r"separator was '<\|endoftext\|>' and is 'low'"),
+        (None, {"invalid_utf8": "skip"}, "invalid_utf8: 'error' → 'skip'"),
+        (None, {"bad_records": "skip"}, "bad_records: 'error' → 'skip'"),
+        (None, {"separator": "low"}, r"separator: '<\|endoftext\|>' → 'low'"),
     ],
 )
 def test_segments_of_another_corpus_or_other_settings_are_refused(
@@ -53,7 +53,7 @@ def test_segments_of_another_corpus_or_other_settings_are_refused(
     before = {path.name: path.read_bytes() for path in (tmp_path / "run" / SEGMENTS).iterdir()}
     if change:
         change(corpus)
-    with pytest.raises(ResumeError, match=f"counts something else: .*{message}.*--restart"):
+    with pytest.raises(ResumeError, match=rf"counts something else \(.*{message}.*--restart"):
         counter(corpus, tmp_path / "run", segment_size="8kb", **options).count()
     assert {path.name: path.read_bytes() for path in (tmp_path / "run" / SEGMENTS).iterdir()} == before
 

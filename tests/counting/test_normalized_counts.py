@@ -126,7 +126,7 @@ def test_a_run_with_another_normalizer_is_not_resumed(tmp_path: Path) -> None:
     run = {"input": tmp_path / "text", "vocab_size": 258, "out_dir": tmp_path / "run"}
     bpeflow.train({**run, "normalizer": "nfc"})
     assert bpeflow.train({**run, "normalizer": ["nfc"], "resume": True}).report.corpus is not None
-    with pytest.raises(ResumeError, match=r"normalizer was \['nfc'\] and is \['nfkc'\]"):
+    with pytest.raises(ResumeError, match=r"normalizer: \['nfc'\] → \['nfkc'\]"):
         bpeflow.train({**run, "normalizer": "nfkc", "resume": True})
-    with pytest.raises(ResumeError, match=r"normalizer was \['nfc'\] and is None"):
+    with pytest.raises(ResumeError, match=r"normalizer: \['nfc'\] → None"):
         bpeflow.train({**run, "resume": True})

@@ -121,7 +121,7 @@ def test_segments_of_another_policy_are_not_resumed(tmp_path: Path, monkeypatch:
     (corpus / "text").write_text("ab, cd||" * 100, encoding="utf-8")
     options = {"pattern": WORDS, "separator": "||", "segment_size": 300}
     fail_after(1, counter(corpus, run, **options), monkeypatch)
-    with pytest.raises(ResumeError, match="unmatched was 'isolate' and is 'drop'"):
+    with pytest.raises(ResumeError, match="unmatched: 'isolate' → 'drop'"):
         counter(corpus, run, **options, unmatched="drop").count()
     counted = counter(corpus, run, **options).count()
     assert dict(counted.counts) == {b"ab": 100, b", ": 100, b"cd": 100}

@@ -18,6 +18,7 @@ from token_corpora import CUSTOM, EOT, MERGES, PAD, contents_utf8, make_tokenize
 
 from bpeflow import evaluate
 from bpeflow.corpus.text_rules import Sample
+from bpeflow.counting.budget import MemoryBudget
 from bpeflow.dataset import evaluate as evaluation
 from bpeflow.dataset.evaluation_report import CorpusText, Evaluation
 from bpeflow.errors import ConfigError, CorpusError, InvalidUtf8Error
@@ -86,7 +87,12 @@ def test_the_metrics_are_those_of_the_documents(
         (folder / str(number)).mkdir()
         write_files(folder / str(number), contents)
         sources.append({"name": f"n{number}", "paths": str(folder / str(number)), "weight": weights[number]})
-    report = evaluate(TOKENIZERS, sources, separator=separator)
+    try:
+        report = evaluate(TOKENIZERS, sources, separator=separator)
+    except CorpusError:  # nothing but special tokens
+        contents = [content.decode() for contents in corpora for content in contents]
+        assert not any(oracle(tokenizer, contents)[0].bytes for tokenizer in TOKENIZERS.values())
+        return
     rows = {(row.corpus, row.tokenizer): row for row in report}
     for name, tokenizer in TOKENIZERS.items():
         ends = separator if separator is not None else next(iter(tokenizer.special_tokens))
@@ -172,9 +178,10 @@ def test_derived_metrics(tmp_path: Path) -> None:
 
 
 def test_words_that_are_cut_count_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    content = "hello,there héllo" + PAD + "there\n" + "aaaa" * 20 + EOT + "hello "
+    content = "hello,there héllo" + PAD + "there\n" + "aaaa" * 20 + EOT + "a\x1cb\x85c\u3000d\u200be hello "
     paths = write_files(tmp_path, [content.encode(), b"hello"])
     for size in (1, 3, 1000):
+        monkeypatch.setattr(MemoryBudget, "chunk_size", lambda _, __, size=size: size)
         monkeypatch.setattr(evaluation, "_CHUNK_SIZE", size)
         monkeypatch.setattr(evaluation, "_BEGINNING", size)
         [row] = evaluate(make_tokenizer(), {"name": "both", "paths": paths})
@@ -193,8 +200,12 @@ def test_bytes_are_those_of_the_text_that_a_pattern_drops_or_a_normalizer_change
     assert [row.tokens for row in rows] == [len(tokenizer.encode(text)) for tokenizer in tokenizers.values()]
 
 
-def test_a_corpus_without_text_has_no_figures(tmp_path: Path) -> None:
-    _, row, _ = evaluate(make_tokenizer(), write_files(tmp_path, [b"hello", b""]))
+def test_a_corpus_without_text_has_no_figures(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    full, empty = write_files(tmp_path, [b"hello", b""])
+    _, row, _ = evaluate(make_tokenizer(), [full, empty])
+    assert caplog.messages == [f"no text in {Path(empty).name}"]
+    with pytest.raises(CorpusError, match=f"nothing to evaluate: no text in {Path(empty).name}"):
+        evaluate(make_tokenizer(), empty)
     assert row.text == CorpusText(0, 0, 0)
     derived = row.to_dict(for_size=10)
     names = ("bytes_per_token", "tokens_per_word", "single_byte_share", "bytes_per_second", "seconds_for_size", "ratio")

@@ -136,10 +136,10 @@ def test_a_new_encoding_does_not_replace_an_interrupted_one(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"index": True}, "index was False and is True"),
-        ({"chunk_size": 500}, "chunk_size was 400 and is 500"),
-        ({"val_fraction": 0.5}, "val_fraction was 0.0 and is 0.5"),
-        ({"dtype": "uint32"}, "dtype was 'uint16' and is 'uint32'"),
+        ({"index": True}, "index: False → True"),
+        ({"chunk_size": 500}, "chunk_size: 400 → 500"),
+        ({"val_fraction": 0.5}, "val_fraction: 0.0 → 0.5"),
+        ({"dtype": "uint32"}, "dtype: 'uint16' → 'uint32'"),
     ],
 )
 def test_changed_settings_are_refused(
@@ -158,14 +158,14 @@ def test_changed_settings_are_refused(
 def test_another_tokenizer_is_refused(interrupted: tuple[Path, Path]) -> None:
     corpus, out = interrupted
     other = Tokenizer.train(iter(["other"] * 5), vocab_size=300, special_tokens="<|e|>")
-    with pytest.raises(ResumeError, match=r"tokenizer was .* and is "):
+    with pytest.raises(ResumeError, match=r"tokenizer: .* → "):
         encode_file(other, corpus, out, resume=True, chunk_size=400)
 
 
 def test_a_changed_corpus_is_refused(interrupted: tuple[Path, Path], tokenizer: Tokenizer) -> None:
     corpus, out = interrupted
     corpus.write_text("the lower words<|e|>" * 301, encoding="utf-8")
-    with pytest.raises(ResumeError, match=r"c.txt had 6,000 bytes and has 6,020. Undo the change"):
+    with pytest.raises(ResumeError, match=r"c.txt had 6,000 bytes and has 6,020\). Undo the change"):
         encode_file(tokenizer, corpus, out, resume=True, chunk_size=400)
 
 

@@ -103,7 +103,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_a_missing_sidecar_is_named(path: Path) -> None:
     sidecar_path(path).unlink()
-    with pytest.raises(FormatError, match=r"there is no train.bin.json beside it"):
+    with pytest.raises(FormatError, match=r"not a token file, or without train.bin.json"):
         load_tokens(path)
 
 
@@ -152,7 +152,7 @@ def test_a_missing_truncated_or_foreign_index_is_rejected(path: Path) -> None:
 def test_writing_without_an_index_removes_an_earlier_index(path: Path) -> None:
     write(path, [[5]], index=False)
     assert sorted(file.name for file in path.parent.iterdir()) == ["train.bin", "train.bin.json"]
-    with pytest.raises(FormatError, match="has no index of its documents; encode again with --index"):
+    with pytest.raises(FormatError, match="has no index of its documents; encode again with index=True"):
         load_document_offsets(path)
     index_path(path).write_text("a foreign file", encoding="utf-8")
     write(path, [[5]], index=False)

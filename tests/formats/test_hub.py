@@ -75,7 +75,7 @@ def test_an_encoding_comes_from_the_package(cache: Path, monkeypatch: pytest.Mon
         ("Qwen/Qwen3-8B", r"^Qwen/Qwen3-8B: no such file or folder; .*pip install 'bpeflow\[hub\]'; or download"),
         ("./runs/mine", r"^\./runs/mine: no such file or folder$"),
         ("a/b/c", r"^a/b/c: no such file or folder$"),
-        ("cl100k", r"^cl100k: no such file or folder; did you mean 'cl100k_base'\?"),
+        ("cl100k", r"^cl100k: no such file or folder \(did you mean 'cl100k_base'\?\)"),
         ("", "no such"),
     ],
 )  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from real_data import real_data
 
-from bpeflow import ConfigError, FormatError, InputTypeError, Tokenizer
+from bpeflow import FormatError, InputTypeError, MissingLibraryError, Tokenizer
 
 TEXTS = ["the newest <|endoftext|> low", "é 😀 <|pad|>", "lower  12345\n"]
 
@@ -75,7 +75,7 @@ def test_what_cannot_be_converted_is_an_error(monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(InputTypeError, match=f"cannot load a tokenizer from {type(wrong).__name__}: need a path"):
             Tokenizer.load(wrong)
     monkeypatch.setitem(__import__("sys").modules, "tiktoken", None)
-    with pytest.raises(ConfigError, match="pip install tiktoken"):
+    with pytest.raises(MissingLibraryError, match="pip install tiktoken"):
         Tokenizer({byte: bytes([byte]) for byte in range(256)}, []).to_tiktoken()
 
 

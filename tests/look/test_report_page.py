@@ -19,7 +19,8 @@ import pytest
 import bpeflow
 from bpeflow._util import machine
 from bpeflow.cli.main import main
-from bpeflow.look.page import load_run, packed_vocab
+from bpeflow.errors import ConfigError
+from bpeflow.look.page import load_run, packed_vocab, write_page
 from bpeflow.training import train as training
 
 pytest.importorskip("matplotlib", reason="charts need matplotlib: pip install 'bpeflow[report]'")
@@ -171,6 +172,8 @@ def test_without_matplotlib_a_run_succeeds_with_a_warning(
         names = train(corpus, tmp_path / "run", output={"report": True})
     assert "run.json" in names and "report.html" not in names
     assert "charts need matplotlib: pip install 'bpeflow[report]'" in caplog.text
+    with pytest.raises(ConfigError, match="none has no finished run"):  # before the library that is missing
+        write_page(tmp_path / "none", tmp_path / "report.html")
 
 
 def test_the_page_of_an_earlier_run_is_replaced(corpus: Path, tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_a_checkpoint_of_another_run_is_refused_and_a_damaged_one_ignored(
     settings = settings_of(corpus, tmp_path / "run")
     stopped(settings)
     partial = tmp_path / "run" / "unfinished" / CHECKPOINT_FILE
-    with pytest.raises(ResumeError, match=r"merges\.partial is of a run with other settings: min_frequency was 1"):
+    with pytest.raises(ResumeError, match=r"merges\.partial is of a run with other settings: min_frequency: 1"):
         bpeflow.train({**settings, "resume": True, "min_frequency": 3})
     bpeflow.train(settings_of(corpus / "a", tmp_path / "other", skip_merge=True))
     (tmp_path / "other" / "unfinished").mkdir()

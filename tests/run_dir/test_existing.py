@@ -39,7 +39,7 @@ def test_a_second_training_is_refused_before_any_work(
     monkeypatch.setattr("bpeflow.counting.count.CorpusCounter.count", None)
     before = contents(tmp_path / "run")
     today = datetime.now(timezone.utc).date()
-    message = f"/run holds a tokenizer (262 entries, cl100k, gpt2 format, written {today}): "
+    message = f"/run holds a tokenizer (262 entries, pattern cl100k, written in the gpt2 format on {today}): "
     with pytest.raises(AlreadyExistsError, match=f"{re.escape(message)}.*--overwrite\\) to replace it"):
         train(corpus, tmp_path / "run", **options)
     assert contents(tmp_path / "run") == before
@@ -83,7 +83,7 @@ def test_finished_counts_are_not_replaced_either(corpus: Path, tmp_path: Path) -
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_tokenizer_of_another_origin_is_not_replaced(corpus: Path, tmp_path: Path, name: str, resume: bool) -> None:
     formats.write(TokenizerSpec(Vocab.build([(b"a", b"b")])), tmp_path / "run", name)
-    with pytest.raises(AlreadyExistsError, match=rf"run holds a tokenizer \(257 entries, gpt2, {name} format"):
+    with pytest.raises(AlreadyExistsError, match=rf"run holds a tokenizer \(257 entries, .* {name} format"):
         train(corpus, tmp_path / "run", resume=resume)
 
 

@@ -18,13 +18,13 @@ import pytest
 
 from bpeflow.errors import ConfigError, FolderInUseError
 from bpeflow.run_dir.layout import LOCK_FILE
-from bpeflow.run_dir.run_dir import RunLock
+from bpeflow.run_dir.lock import RunLock
 
 #: Takes the lock, prints that, and keeps it until it is killed.
 HOLDER = """
 import sys, time
 from pathlib import Path
-from bpeflow.run_dir.run_dir import RunLock
+from bpeflow.run_dir.lock import RunLock
 with RunLock(Path(sys.argv[1])) as lock:
     lock.sign(scratch="somewhere")
     print("locked", flush=True)
@@ -111,7 +111,7 @@ def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
     script = """
 import os, sys, time
 from pathlib import Path
-from bpeflow.run_dir.run_dir import RunLock
+from bpeflow.run_dir.lock import RunLock
 lock = RunLock(Path(sys.argv[1])).__enter__()
 if not os.fork():
     print("the child has started", flush=True)

@@ -86,16 +86,16 @@ def test_flags_that_do_not_agree_are_refused(corpus: Path, tmp_path: Path, capsy
     run = tmp_path / "run"
     interrupt(settings_of(corpus, run), "while segments are counted")
     assert main(["--resume", "--out_dir", str(run), "--set", "pattern=gpt2"]) == 2
-    assert "counts something else: pattern was " in capsys.readouterr().err
+    assert "counts something else (pattern: " in capsys.readouterr().err
     assert main(["--resume", "--out_dir", str(run)]) == 0
     assert main(["--resume", "--out_dir", str(run), "--vocab_size", "300"]) == 2
-    assert "sizes was [262, 264] and is [300]" in capsys.readouterr().err
+    assert "vocab_size: [262, 264] → 300" in capsys.readouterr().err
 
 
 def test_a_run_that_fails_with_nothing_to_resume_leaves_nothing(corpus: Path, tmp_path: Path) -> None:
     interrupt(settings_of(corpus, tmp_path / "run"), "before counting", MemoryError)
     assert not (tmp_path / "run").exists()
-    with pytest.raises(ResumeError, match=r"run has no run to resume: .*at least input and vocab_size"):
+    with pytest.raises(ResumeError, match=r"run has no run to resume: .*at least its input and vocab_size"):
         bpeflow.train({"out_dir": tmp_path / "run", "resume": True})
 
 

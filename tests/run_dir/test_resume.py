@@ -262,7 +262,7 @@ def test_a_second_run_is_refused_while_the_first_lives(
         assert main(command(large, out, *flags)) == 1
         err = capsys.readouterr().err
         assert f"another run (process {program.pid} on " in err
-        assert "use another out_dir" in err
+        assert "use another --out_dir" in err
     (tmp_path / "held").unlink()
     program.communicate()
     assert program.returncode == 0
@@ -304,6 +304,34 @@ def test_a_finished_run_says_so_and_does_nothing(
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()} == before
 
 
+def test_a_finished_run_names_the_changed_settings_that_it_ignores(
+    corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    bpeflow.train(settings_of(corpus, out))
+    changed = settings_of(corpus, out, resume=True, num_counter=3, output={"formats": ["huggingface"]})
+    bpeflow.train({**changed, "out_dir": tmp_path / "x" / ".." / "run"})
+    [warning] = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert warning == (
+        "changed settings are ignored, as the run is finished: num_counter: None → 3, "
+        "output.formats: [] → ['huggingface']"
+    )
+    assert main(["--resume", "--backend", "c", "--out_dir", str(out)]) == 0
+    shown = capsys.readouterr()
+    assert "backend: 'python' → 'c'" in shown.err
+    assert f"kept     {out}: " in shown.out
+    assert "written" not in shown.out
+
+
+def test_a_run_without_merges_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.txt").write_text("low low", encoding="utf-8")
+    flags = ["--input", str(tmp_path / "a.txt"), "--vocab_size", "257", "--out_dir", str(tmp_path / "run")]
+    assert main(flags) == 0
+    shown = capsys.readouterr()
+    assert "no merges: --vocab_size 257 leaves no room for any" in shown.err
+    assert f"written  {tmp_path / 'run'}: " in shown.out
+
+
 @pytest.mark.parametrize(
     ("missing", "damage"),
     [("vocab.json", "gone"), ("merges.txt", "gone"), ("vocab_300/merges.txt", "gone"), ("vocab.json", "cut short")],
@@ -335,10 +363,10 @@ def test_without_anything_to_resume_a_run_starts(corpus: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"vocab_size": 340}, r"sizes was \[330\] and is \[340\].*bpeflow merge"),
-        ({"tie_break": "huggingface"}, "tie_break was 'greatest_bytes' and is 'huggingface'"),
-        ({"pattern": "o200k"}, "counted something else: pattern was 'gpt2' and is 'o200k'"),
-        ({"pattern": "x|y"}, r"counted something else: pattern was 'gpt2' and is 'x\|y'"),
+        ({"vocab_size": 340}, r"vocab_size: 330 → 340.*bpeflow merge"),
+        ({"tie_break": "huggingface"}, "tie_break: 'greatest_bytes' → 'huggingface'"),
+        ({"pattern": "o200k"}, r"counted something else \(pattern: 'gpt2' → 'o200k'"),
+        ({"pattern": "x|y"}, r"counted something else \(pattern: 'gpt2' → 'x\|y'"),
     ],
 )
 def test_a_finished_run_of_other_settings_is_refused(

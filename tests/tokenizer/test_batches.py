@@ -33,6 +33,40 @@ def test_a_batch_has_the_ids_of_its_texts(encoder: str, texts: list[str], thread
         assert offsets[-1] == len(ids)
 
 
+@given(
+    lengths=st.lists(st.sampled_from([0, 1, 2, 3, 70, 1023, 1024, 1025, 5000, 6143, 6144, 6145]), max_size=9),
+    many=st.sampled_from([0, 4094, 4095, 4096, 4097]),
+    seed=st.integers(0, 2**32),
+)
+def test_texts_that_are_looked_up_together_keep_their_borders(
+    encoder: str, lengths: list[int], many: int, seed: int
+) -> None:
+    """Texts of so many pre-tokens, in front of and behind many of one: the buffers end anywhere (short_texts.hpp)."""
+    random = np.random.default_rng(seed)
+    tokenizer = Tokenizer(VOCAB, [(b"a", b"b")], ["<s>"], encoder=encoder)
+    words = np.array([" ab", " a", " é日本語", " abababababababab", "<s>", "\n", " 12"])
+    texts = ["".join(random.choice(words, length)) for length in lengths if encoder == "native" or length < 100]
+    texts[1:1] = [*random.choice(words[:2], many if encoder == "native" else min(many, 9))]
+    ids, offsets = tokenizer.encode_batch_to_numpy(texts, num_threads=1)
+    assert [ids[begin:end].tolist() for begin, end in pairwise(offsets)] == [tokenizer.encode(text) for text in texts]
+
+
+def test_strings_of_any_kind_are_texts(encoder: str) -> None:
+    class Text(str):
+        __slots__ = ()
+
+    tokenizer = Tokenizer(VOCAB, [(b"a", b"b")], encoder=encoder)
+    texts = ["ab", Text("abé"), "é", "日本", "😀", "a\0b", ""]
+    assert tokenizer.encode_batch(texts) == tokenizer.encode_batch(iter(texts)) == [tokenizer.encode(t) for t in texts]
+
+
+@pytest.mark.parametrize(("wrong", "message"), [(5, "str, not int"), (b"a", "str, not bytes"), ("a\ud800", "U\\+D800")])
+def test_the_index_of_what_is_no_text_is_named(encoder: str, wrong: Any, message: str) -> None:
+    tokenizer = Tokenizer(VOCAB, [(b"a", b"b")], encoder=encoder)
+    with pytest.raises(BpeflowError, match=f"at index 2 of the batch: .*{message}"):
+        tokenizer.encode_batch(["ab", "é", wrong, "x"])
+
+
 def test_the_arrays_of_a_call_are_not_those_of_another() -> None:
     """A session keeps its memory for ids."""
     first, _ = TOKENIZER.encode_batch_to_numpy(["abc"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctypes import byref, c_uint64, c_void_p
+from ctypes import byref, c_char_p, c_uint64, c_void_p
 from typing import Any
 
 import numpy as np
@@ -90,6 +90,16 @@ def test_invalid_arguments_return_a_status() -> None:
     assert encode(None, byref(session.encoding(pattern, None, ids)), b"a", byref(end), 1, None) == 4
     assert encode(session.handle, None, b"a", byref(end), 1, None) == 4
     assert encode(session.handle, byref(session.encoding(pattern, None, ids)), None, byref(end), 1, None) == 4
+    encode_texts = library.bpeflow_encoder_encode_texts
+    starts, size, ends = np.array([c_void_p.from_buffer(c_char_p(b"abc")).value], np.uint64), c_uint64(3), c_uint64()
+    of_texts = (byref(session.encoding(pattern, None, ids)), starts.ctypes.data, byref(size), 1, byref(ends))
+    assert encode_texts(session.handle, *of_texts) == 0
+    assert ends.value == 3
+    for missing in range(6):
+        arguments = [session.handle, *of_texts]
+        arguments[missing] = None if missing != 4 else 0
+        assert encode_texts(*arguments) == (0 if missing == 4 else 4)
+    assert library.bpeflow_find_texts(None, 1, None, None, None, None) == 0
     prepared = Prepared(session.handle, session.encoding(pattern, None, ids))
     encode_prepared = library.bpeflow_encode_prepared
     assert encode_prepared(byref(prepared), b"abc", 3) == 3

@@ -96,8 +96,8 @@ def test_native_equals_python(
                     array = ours.encode_to_array(given_text, specials, dtype)
                     assert (array.tolist(), array.dtype) == (expected, dtype)
         for dtype in dtypes:
-            ids, ends = ours.encode_batch(encoded, specials, dtype)
-            expected_ids, expected_ends = python.encode_batch(encoded, specials, dtype)
+            ids, ends = ours.encode_batch(batch, specials, dtype)
+            expected_ids, expected_ends = python.encode_batch(batch, specials, dtype)
             assert (ids.tolist(), ids.dtype) == (expected_ids.tolist(), dtype)
             assert (ends.tolist(), ends.dtype) == (expected_ends.tolist(), np.int64)
     for text in encoded:
@@ -146,7 +146,7 @@ def test_the_longest_of_several_special_tokens_wins() -> None:
     assert NativeEncoder(spec).encode(b"x<a><a><a>", specials) == [120, 70000, 1000]
     custom = NativeEncoder(TokenizerSpec(spec.vocab, r"[a-z]", unmatched="drop"))
     assert custom.encode(b"x<a><a><a>y", specials) == [120, 70000, 1000, 121]
-    ids, ends = custom.encode_batch([b"", b"x<a>", b"", b"-"], specials, UINT32)
+    ids, ends = custom.encode_batch(["", "x<a>", "", "-"], specials, UINT32)
     assert (ids.tolist(), ends.tolist()) == ([120, 1000], [0, 2, 2, 2])
 
 

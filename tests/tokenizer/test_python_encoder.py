@@ -67,12 +67,12 @@ def test_all_methods_agree(encoder: str, texts: list[str]) -> None:
             array = model.encode_to_array(data, specials, dtype)
             assert (array.dtype, array.tolist()) == (dtype, ids)
             assert model.encode_to_array(memoryview(data), specials, dtype).tolist() == ids
-        together, ends = model.encode_batch(batch, specials, dtype)
+        together, ends = model.encode_batch(texts, specials, dtype)
         assert (together.dtype, ends.dtype) == (dtype, np.int64)
         assert together.tolist() == [token_id for ids in lists for token_id in ids]
         assert ends.tolist() == np.cumsum([len(ids) for ids in lists]).tolist()
     assert [model.count_tokens(data, specials) for data in batch] == [len(ids) for ids in lists]
-    assert model.with_cache(0).encode_batch(batch, specials, UINT16)[0].tolist() == together.tolist()
+    assert model.with_cache(0).encode_batch(texts, specials, UINT16)[0].tolist() == together.tolist()
 
 
 @given(text=special_text)

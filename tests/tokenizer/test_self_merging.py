@@ -68,7 +68,7 @@ def test_each_token_of_gpt2_is_merged_as_defined() -> None:
     vocab = gpt2.load_files(real_data("vocabs/gpt2.encoder.json"), real_data("vocabs/gpt2.vocab.bpe"))
     spec = TokenizerSpec(vocab, r"(?s).+")
     native, python = NativeEncoder(spec), PythonEncoder(spec)
-    texts = [token for token in vocab.ordinary_tokens if token and is_utf8(token)]
+    texts = [token.decode() for token in vocab.ordinary_tokens if token and is_utf8(token)]
     ids, ends = native.encode_batch(texts, NO_SPECIAL_TOKENS, np.dtype(np.uint32))
     expected, expected_ends = python.encode_batch(texts, NO_SPECIAL_TOKENS, np.dtype(np.uint32))
     assert (ids.tolist(), ends.tolist()) == (expected.tolist(), expected_ends.tolist())

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 import bench
+from benchmarks import tables
 from benchmarks.contender import Contender, Job, Subject
 from benchmarks.count import SUBJECT
 from benchmarks.process import measure
@@ -254,3 +255,33 @@ def test_an_unknown_contender_is_refused_with_a_list_of_the_known_ones() -> None
 def test_wrong_arguments_are_refused_before_anything_runs(wrong: list[str], corpus: Path) -> None:
     with pytest.raises(SystemExit, match="2"):
         bench.main(["count", "--input", str(corpus), *wrong])
+
+
+def test_tables_are_written_with_a_column_for_each_input(
+    corpus: Path, no_peers: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = [
+        table for table in tables.TABLES if table.arguments[0] in ("count", "train") or "load" in table.arguments
+    ]
+    monkeypatch.setattr(tables, "TABLES", measured)
+    other = corpus.with_name("other.txt")
+    other.write_text(TEXT * 3, encoding="utf-8", newline="")
+    assert bench.main(["all", "--input", str(corpus), str(other), "--rounds", "1", "--processes", "1"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("## 2")
+    assert re.findall(r"^\*\*(.*)\*\*$", text, re.MULTILINE) == [table.title for table in measured]
+    assert text.count("| | corpus.txt | other.txt |\n|---|---|---|\n") == len(measured) == 3
+    assert "gigatoken: gigatoken is not installed" in text
+    cell = r"[\d.e-]+ s(, × [\d.]+)?, \d+ MB"
+    for name in ("bpeflow", "bpeflow-1", "bpeflow-superwords", "bpeflow-c"):
+        assert re.search(rf"^\| {name} \| {cell} \| {cell} \|$", text, re.MULTILINE), name
+
+
+@pytest.mark.parametrize("table", tables.TABLES, ids=lambda table: table.title)
+def test_each_table_names_contenders_of_its_subject(table: tables.Table, tmp_path: Path) -> None:
+    for name in ("vocab.json", "merges.txt"):
+        (tmp_path / name).touch()
+    tokenizer = ["--tokenizer", str(tmp_path)] if table.arguments[0] == "encode" else []
+    options = bench.make_parser().parse_args([*table.arguments, *tokenizer, "--input", __file__])
+    contenders, skipped = bench.choose(options.subject, options.only, options.pattern)
+    assert len(contenders) + len(skipped) > 1

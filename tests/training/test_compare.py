@@ -104,6 +104,9 @@ def test_the_table_has_the_fastest_first() -> None:
     rows = [line.split() for line in out.getvalue().splitlines()[2:]]
     assert [row[0] for row in rows] == [contender.backend for contender in reversed(entrants)]
     assert [row[3] for row in rows] == [f"{seconds:.2f}" for seconds in range(1, len(rows) + 1)]
+    for row in rows:
+        total, parts = float(row[2]), sum(map(float, row[4:8]))
+        assert parts == pytest.approx(total, abs=0.003)  # each is rounded
 
 
 class Wrong(PythonSession):

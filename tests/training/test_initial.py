@@ -211,7 +211,7 @@ def test_resuming_depends_on_its_content_and_not_on_its_place(corpus: Path, firs
     shutil.copytree(first, tmp_path / "copy")
     assert train(corpus, 280, init_from=tmp_path / "copy", **run).vocab == result.vocab
     train(corpus, 265, out_dir=first, overwrite=True)
-    with pytest.raises(ResumeError, match="init_from was 'a tokenizer with 270 entries, SHA-256"):
+    with pytest.raises(ResumeError, match="init_from: 'a tokenizer with 270 entries, SHA-256"):
         train(corpus, 280, init_from=first, **run)
 
 

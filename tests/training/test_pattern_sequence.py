@@ -69,7 +69,7 @@ def test_the_pattern_is_compared_when_resuming_and_shown_when_overwriting(tmp_pa
     )
     with pytest.raises(AlreadyExistsError, match=r"\\\\p\{N\}"):
         train(tmp_path / "run", input=corpus)
-    with pytest.raises(ResumeError, match="pattern was"):
+    with pytest.raises(ResumeError, match="pattern: "):
         train(tmp_path / "run", input=corpus, pattern="gpt2", resume=True)
 
 

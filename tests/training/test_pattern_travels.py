@@ -107,7 +107,7 @@ def test_a_finished_run_of_another_policy_is_not_resumed(tmp_path: Path) -> None
     again = bpeflow.train({**settings, "resume": True})
     assert again.vocab is not None
     assert (again.vocab, again.vocab.pattern, again.vocab.unmatched) == (first.vocab, WORDS, "isolate")
-    with pytest.raises(ResumeError, match="unmatched was 'isolate' and is 'drop'"):
+    with pytest.raises(ResumeError, match="unmatched: 'isolate' → 'drop'"):
         bpeflow.train({**settings, "resume": True, "unmatched": "drop"})
 
 

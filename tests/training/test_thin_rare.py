@@ -93,7 +93,7 @@ def test_learning_resumes_with_the_same_value_only(
         with pytest.raises(TypeError):
             bpeflow.train(settings)
     for other in (None, {"below": 5, "keep": 0.5}):
-        with pytest.raises(ResumeError, match=r"thin_rare was \{'below': 5, 'keep': 0\.1\} and is "):
+        with pytest.raises(ResumeError, match=r"thin_rare: \{'below': 5, 'keep': 0\.1\} → "):
             bpeflow.train({**settings, "resume": True, "thin_rare": other})
     resumed = bpeflow.train({**settings, "resume": True})
     assert resumed.learned is not None

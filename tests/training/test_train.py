@@ -156,6 +156,16 @@ def test_fewer_merges_than_asked_are_reported_not_an_error(corpus: Path, caplog:
     assert result.report.learning.wanted == 100_000 - 257
 
 
+def test_a_vocabulary_without_room_for_merges_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    base = bpeflow.train({"input": iter(["low low"]), "vocab_size": 258}).tokenizer
+    assert not caplog.records
+    for values in ({"vocab_size": 257}, {"vocab_size": 258, "init_from": base}):
+        caplog.clear()
+        bpeflow.train({"input": iter(["low low"]), **values})
+        [message] = caplog.messages
+        assert message == f"no merges: vocab_size {values['vocab_size']} leaves no room for any"
+
+
 def test_min_frequency_and_max_token_length_are_kept(corpus: Path) -> None:
     counts = bpeflow.count(corpus, special_tokens=["<|endoftext|>"])
     frequent = bpeflow.learn_merges(counts, 1000, min_frequency=40)
@@ -267,7 +277,7 @@ def test_tokens_above_128_bytes_are_warned_of(
 ) -> None:
     text = " " * (length + 1) + "a"  # of these spaces, the last one belongs to the letter
     train({"input": iter([text] * 2), "vocab_size": 257 + 40, "max_token_length": setting})
-    assert ("--max_token_length 128" in caplog.text) is warned
+    assert ("max_token_length: 128" in caplog.text) is warned
     if warned:
         assert f"1 token is longer than 128 bytes, such as ' ' × {length}" in caplog.text
 

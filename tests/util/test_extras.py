@@ -6,11 +6,11 @@ import pytest
 
 from bpeflow._util import machine
 from bpeflow._util.machine import load_extra
-from bpeflow.errors import CorpusError
+from bpeflow.errors import MissingLibraryError
 
 
 def test_a_missing_library_is_named_with_its_extra() -> None:
-    with pytest.raises(CorpusError, match=r"URLs need no_such_module: pip install 'bpeflow\[fsspec\]'"):
+    with pytest.raises(MissingLibraryError, match=r"URLs need no_such_module: pip install 'bpeflow\[fsspec\]'"):
         load_extra("no_such_module", "fsspec", "URLs")
 
 

@@ -18,7 +18,9 @@ WORKS = {
     "warm": "the whole input, median of three calls after the first",
     "file": "the whole input to a token file, first call; peers, which write no files, to memory",
     "lines": "all lines in one call, to lists",
+    "arrays": "all lines in one call, to one array of ids; tiktoken and HuggingFace, by way of lists",
     "short": "up to 100,000 strings of 20 characters, one call each, one thread",
+    "load": "loading the tokenizer, the second time in the process, and encoding 1,000 characters",
     "decode": "all ids to bytes, one thread",
 }
 
@@ -63,11 +65,16 @@ SUBJECT = Subject(
         _contender(
             "bpeflow",
             None,
-            "Tokenizer.encode_to_numpy on the file's bytes, reading included; encode_file; encode_batch; encode",
+            "Tokenizer.encode_to_numpy on the file's bytes, reading included; encode_file; encode_batch; "
+            "encode_batch_to_numpy; encode",
         ),
         _contender("bpeflow-python", None, "the same with encoder='python'", on_request=True),
-        _contender("gigatoken", "gigatoken", "encode_files, reading included; encode_batch_list; encode"),
-        _contender("tiktoken", "tiktoken", f"encode_to_numpy in a thread pool, {_PIECES}; encode_batch; encode"),
+        _contender("gigatoken", "gigatoken", "encode_files, reading included; encode_batch_list; encode_batch; encode"),
+        _contender(
+            "tiktoken",
+            "tiktoken",
+            f"encode_to_numpy in a thread pool, {_PIECES}; encode_batch; encode; its ranks are read by bpeflow",
+        ),
         _contender("huggingface", "tokenizers", f"encode_batch_fast, {_PIECES}, or groups of lines; encode"),
     ),
     works=WORKS,

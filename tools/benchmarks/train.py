@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import ours
-from benchmarks.contender import Contender, Job, Subject
+from benchmarks.contender import Contender, Job, Outcome, Subject
 
 PEERS = Path(__file__).parent / "peers" / "train.py"
 GPT2 = frozenset({"gpt2"})
@@ -19,6 +20,11 @@ def _bpeflow(name: str, note: str, *settings: str, threads: int | None = None, o
         return ours.train_arguments(job, [*settings, f"threads={threads or job.processes}"])
 
     return Contender(name, arguments, note, read_outcome=ours.learning_outcome, on_request=on_request)
+
+
+def _superwords_outcome(out_dir: Path, stdout: str) -> Outcome:
+    """Return the outcome under other names, as it differs from that of all others."""
+    return {f"superwords' {key}": value for key, value in ours.learning_outcome(out_dir, stdout).items()}
 
 
 def peer_arguments(name: str, job: Job, vocab_size: int) -> list[str]:
@@ -55,6 +61,12 @@ SUBJECT = Subject(
         _bpeflow("bpeflow-omp-1", "the same, learning with one thread", "backend=omp", threads=1),
         _bpeflow("bpeflow-c", "the same with backend c", "backend=c"),
         _bpeflow("bpeflow-python", "the same with backend python", "backend=python", on_request=True),
+        replace(
+            _bpeflow(
+                "bpeflow-superwords", "the same with --superwords", "backend=omp", "superwords=true", on_request=True
+            ),
+            read_outcome=_superwords_outcome,
+        ),
         _peer(
             "gigabpe",
             "gigabpe",

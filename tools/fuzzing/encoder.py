@@ -100,7 +100,7 @@ def _check_decoding(choices: Choices, native: Encoder, specified: Encoder, dtype
 def _batch(
     encoder: Encoder, texts: list[bytes], specials: SpecialTokens, dtype: np.dtype[Any]
 ) -> tuple[list[int], list[int]]:
-    ids, ends = encoder.encode_batch(texts, specials, dtype)
+    ids, ends = encoder.encode_batch([text.decode("utf-8", "surrogateescape") for text in texts], specials, dtype)
     return ids.tolist(), ends.tolist()
 
 

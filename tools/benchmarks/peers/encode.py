@@ -7,6 +7,7 @@ checksum. Only the work is timed.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import mmap
@@ -24,6 +25,8 @@ from numpy.typing import NDArray
 
 #: Characters of a short text, and the largest number of them.
 _SHORT, _MAX_SHORT = 20, 100_000
+#: Characters that a tokenizer encodes when loading is measured, as some load only then.
+_LOADED = 1000
 #: Lines per call of HuggingFace's tokenizer. More take more memory, about 100 bytes per id; fewer mean more calls.
 _LINES_PER_CALL = 10_000
 
@@ -36,6 +39,7 @@ class Tool(Protocol):
 
     def files(self) -> Ids: ...
     def lines(self, lines: list[str]) -> list[list[int]]: ...
+    def arrays(self, lines: list[str]) -> Ids: ...
     def short(self, text: str) -> Sequence[int]: ...
     def decode(self, ids: Ids) -> bytes: ...
 
@@ -75,6 +79,10 @@ class Bpeflow:
     def lines(self, lines: list[str]) -> list[list[int]]:
         return self._tokenizer.encode_batch(lines, num_threads=self._threads)
 
+    def arrays(self, lines: list[str]) -> Ids:
+        ids, _ = self._tokenizer.encode_batch_to_numpy(lines, num_threads=self._threads)
+        return ids
+
     def decode(self, ids: Ids) -> bytes:
         return self._tokenizer.decode_bytes(ids)
 
@@ -107,6 +115,9 @@ class Tiktoken:
     def lines(self, lines: list[str]) -> list[list[int]]:
         return self._encoding.encode_batch(lines, num_threads=self._threads, allowed_special="all")
 
+    def arrays(self, lines: list[str]) -> Ids:
+        return _flat(self.lines(lines))
+
     def short(self, text: str) -> Sequence[int]:
         return self._encoding.encode(text, allowed_special="all")
 
@@ -118,7 +129,7 @@ class Gigatoken:
     def __init__(self, folder: Path, pattern: str, files: list[Path], threads: int) -> None:  # noqa: ARG002
         import gigatoken
 
-        self._tokenizer = gigatoken.Tokenizer.from_json(_huggingface_tokenizer(folder).to_str())
+        self._tokenizer = gigatoken.Tokenizer.from_json(_tokenizer_json(folder))
         self._files = [str(path) for path in files]
         self._parallel = threads > 1
         self.short = self._tokenizer.encode
@@ -130,6 +141,10 @@ class Gigatoken:
     def lines(self, lines: list[str]) -> list[list[int]]:
         encoded: list[list[int]] = self._tokenizer.encode_batch_list(lines, parallel=self._parallel)
         return encoded
+
+    def arrays(self, lines: list[str]) -> Ids:
+        rows = self._tokenizer.encode_batch(lines, parallel=self._parallel)
+        return np.asarray(rows.layout.content.data)
 
     def decode(self, ids: Ids) -> bytes:
         decoded: bytes = self._tokenizer.decode(ids)
@@ -147,6 +162,9 @@ class Huggingface:
 
     def lines(self, lines: list[str]) -> list[list[int]]:
         return [ids for group in _groups(lines, _LINES_PER_CALL) for ids in self._encode(group)]
+
+    def arrays(self, lines: list[str]) -> Ids:
+        return _flat(self.lines(lines))
 
     def _encode(self, texts: list[str]) -> list[list[int]]:
         return [encoded.ids for encoded in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
@@ -172,6 +190,12 @@ def _huggingface_tokenizer(folder: Path) -> Any:
     return tokenizer
 
 
+@functools.cache
+def _tokenizer_json(folder: Path) -> str:
+    text: str = _huggingface_tokenizer(folder).to_str()
+    return text
+
+
 def _pieces(folder: Path, pattern: str, files: list[Path]) -> list[str]:
     """Return the text of all files, cut at places that change no id."""
     from bpeflow.formats import gpt2
@@ -191,6 +215,10 @@ def _by_name(pattern: str) -> str:
 
     names = {regex: name for name, regex in NAMED_PATTERNS.items()}
     return names.get(pattern, pattern)
+
+
+def _flat(encoded: Sequence[Sequence[int]]) -> Ids:
+    return np.fromiter(itertools.chain.from_iterable(encoded), "<u4")
 
 
 def _concatenated(arrays: list[Ids]) -> Ids:
@@ -223,6 +251,11 @@ def do(tool: Tool, work: str, files: list[Path], out_dir: Path = Path()) -> tupl
             return seconds, decoded, len(decoded)
         return seconds, ids.astype("<u4").tobytes(), len(ids)
     text = "".join(path.read_bytes().decode() for path in files)
+    if work == "arrays":
+        lines = text.split("\n")
+        tool.arrays(lines[:1])
+        seconds, ids = _timed(lambda: tool.arrays(lines))
+        return seconds, ids.astype("<u4").tobytes(), len(ids)
     encoded: Sequence[Sequence[int]]
     if work == "lines":
         lines = text.split("\n")
@@ -231,8 +264,15 @@ def do(tool: Tool, work: str, files: list[Path], out_dir: Path = Path()) -> tupl
         texts = [text[i : i + _SHORT] for i in range(0, min(len(text), _SHORT * _MAX_SHORT), _SHORT)]
         tool.short(texts[0])
         seconds, encoded = _timed(lambda: [tool.short(text) for text in texts])
-    flat = np.fromiter(itertools.chain.from_iterable(encoded), "<u4")
+    flat = _flat(encoded)
     return seconds, flat.tobytes(), len(flat)
+
+
+def load(tool: Callable[[], Tool], text: str) -> tuple[float, bytes, int]:
+    """Load a tokenizer for the second time in the process, and encode a text. The result is as that of `do`."""
+    tool()
+    seconds, ids = _timed(lambda: tool().short(text))
+    return seconds, np.array(ids, "<u4").tobytes(), len(ids)
 
 
 TOOLS: dict[str, Callable[[Path, str, list[Path], int], Tool]] = {
@@ -246,7 +286,12 @@ TOOLS: dict[str, Callable[[Path, str, list[Path], int], Tool]] = {
 
 def main(name: str, work: str, threads: str, pattern: str, folder: str, out_dir: str, *names: str) -> None:
     files = [Path(file) for file in names]
-    seconds, result, count = do(TOOLS[name](Path(folder), pattern, files, int(threads)), work, files, Path(out_dir))
+    if work == "load":
+        text = files[0].read_text(encoding="utf-8", errors="replace")[:_LOADED]
+        seconds, result, count = load(lambda: TOOLS[name](Path(folder), pattern, [], int(threads)), text)
+    else:
+        tool = TOOLS[name](Path(folder), pattern, files, int(threads))
+        seconds, result, count = do(tool, work, files, Path(out_dir))
     unit = "bytes" if work == "decode" else "ids"
     print("\n" + json.dumps({"seconds": seconds, unit: count, "checksum": zlib.crc32(result)}))
 

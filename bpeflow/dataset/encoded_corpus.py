@@ -1,0 +1,81 @@
+"""`EncodedCorpus`: the result of encoding a corpus to token files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bpeflow._util.text import Described, format_count, format_size, one_line
+from bpeflow.dataset.token_file import DtypeName
+
+#: The most files that a summary lists by name.
+_LISTED_FILES = 6
+
+
+@dataclass(frozen=True)
+class EncodedCorpus(Described):
+    """The result of encoding a corpus.
+
+    Attributes:
+        written: the files: for each token file the ids, the sidecar and, if requested, the index.
+        dtype: ``uint16`` or ``uint32``.
+        tokens: number of ids, including end tokens.
+        documents: number of documents in the token files.
+        val_tokens: number of ids in the validation split, included in `tokens`.
+        val_documents: number of documents in the validation split, included in `documents`.
+        skipped_documents: number of documents left out because they are not UTF-8.
+        bad_records: number of records left out because they have no text.
+        files: number of files in the corpus.
+        bytes: size of the corpus, including separators.
+        input_bytes: size of the corpus as it is stored, compressed or in JSON.
+        seconds: wall time.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from bpeflow import Tokenizer
+    >>> tokenizer = Tokenizer.train(iter(["low low low", "lower"]), vocab_size=258)
+    >>> with TemporaryDirectory() as folder:
+    ...     encoded = tokenizer.encode_documents(["low", "lower"], f"{folder}/train.bin")
+    >>> encoded.tokens, encoded.documents, encoded.bytes_per_token
+    (8, 2, 1.0)
+    """
+
+    written: tuple[Path, ...]
+    dtype: DtypeName
+    tokens: int
+    documents: int
+    val_tokens: int
+    val_documents: int
+    skipped_documents: int
+    bad_records: int
+    files: int
+    bytes: int
+    input_bytes: int
+    seconds: float
+
+    @property
+    def bytes_per_token(self) -> float | None:
+        """Compression, with separators and end tokens: more is better. None if there are no tokens."""
+        return self.bytes / self.tokens if self.tokens else None
+
+    def describe(self) -> Iterator[tuple[str, str]]:
+        """Yield labelled lines. One without a label belongs to the line before it."""
+        stored = self.input_bytes or self.bytes  # the size of standard input is unknown
+        other_size = format_size(stored) != format_size(self.bytes)
+        rate = f"{format_size(stored / max(self.seconds, 1e-9))}/s{' of input' if other_size else ''}"
+        size = format_size(self.bytes) + (f" of text from {format_size(stored)}" if other_size else "")
+        skipped = f", {self.skipped_documents:,} skipped" if self.skipped_documents else ""
+        bad_records = f", {format_count(self.bad_records, 'bad record')} left out" if self.bad_records else ""
+        documents = format_count(self.documents, "document") + skipped + bad_records
+        tokens = f"{format_count(self.tokens, 'token')} ({self.dtype}) in {documents}"
+        yield "encoded", f"{size} in {self.seconds:.1f} s, {rate}, {tokens}"
+        if self.val_documents:
+            documents = format_count(self.val_documents, "document")
+            yield "", f"of these {format_count(self.val_tokens, 'token')} in {documents} for validation"
+        yield "written", one_line(_list_files(self.written))
+
+
+def _list_files(paths: Sequence[Path]) -> str:
+    if len(paths) <= _LISTED_FILES:
+        return ", ".join(map(str, paths))
+    return f"{paths[0]} … {paths[-1]} ({len(paths):,} files)"
