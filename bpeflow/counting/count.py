@@ -110,6 +110,7 @@ class CorpusCounter:
     ) -> None:
         self.settings = settings
         self._seen = seen
+        self._learns = learns
         self._end_of_text_remedy = _END_OF_TEXT_REMEDY if learns else None
         self._segments_folder = segments_folder
         self.scratch = new_scratch(settings.scratch_dir or scratch_in)
@@ -192,7 +193,8 @@ class CorpusCounter:
         ended = perf_counter()
         if look is not None:
             self._report_mistakes(look, documents)
-        if self._units is None or self._units.frequent is None:  # pairs are counted before fragments
+        first_pass = self._units is None or self._units.frequent is None  # with this pattern
+        if look is not None or (self._learns and first_pass):
             report_unmatched(documents, self.settings)
         if not (len(counts) or may_be_empty):
             self.forget_segments()

@@ -227,7 +227,7 @@ def test_a_finished_run_is_neither_replaced_nor_repeated_without_a_word(tmp_path
     report = read_json(tmp_path / "run" / "run.json")
     assert report["learning"]["fingerprint"].pop("words")  # as in reports from before words had this definition
     write_json(tmp_path / "run" / "run.json", report)
-    with pytest.raises(ResumeError, match="words was None and is"):
+    with pytest.raises(ResumeError, match="words: None → "):
         train({**values, "resume": True})
     train({**values, "overwrite": True, "max_words": 1})
     vocab = bpeflow.Tokenizer.load(tmp_path / "run").vocab
