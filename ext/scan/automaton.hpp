@@ -5,6 +5,7 @@
 // tokens: its transitions say where pieces begin, and which matching has to be done again by the automaton.
 #pragma once
 
+#include "beliefs.hpp"
 #include "bpeflow.h"
 #include "characters.hpp"
 #include "failure.hpp"
@@ -13,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -52,6 +54,20 @@ class CharacterClasses {
         : blocks_(unicode::BLOCKS, unicode::BLOCKS + BLOCKS), leaves_(sizeof unicode::CLASSES) {
         const auto *const bits = reinterpret_cast<const std::uint8_t *>(unicode::CLASSES);
         std::transform(bits, bits + leaves_.size(), leaves_.begin(), [&](std::uint8_t of) { return of_bits[of]; });
+    }
+
+    // From two others: characters of the classes a and b have the class join(a, b).
+    template <typename Join>
+    CharacterClasses(const CharacterClasses &one, const CharacterClasses &other, const Join &join) : blocks_(BLOCKS) {
+        std::map<std::pair<std::uint16_t, std::uint16_t>, std::uint16_t> known; // leaves, by those that they join
+        for (std::uint32_t block = 0; block < BLOCKS; block++) {
+            const auto leaf = static_cast<std::uint16_t>(leaves_.size() / BLOCK_SIZE);
+            const auto [found, is_new] = known.try_emplace({one.blocks_[block], other.blocks_[block]}, leaf);
+            blocks_[block] = found->second;
+            if (!is_new) continue;
+            const std::uint32_t first = block * BLOCK_SIZE;
+            for (std::uint32_t i = first; i < first + BLOCK_SIZE; i++) leaves_.push_back(join(one[i], other[i]));
+        }
     }
 
     std::uint8_t &operator[](std::uint32_t code_point) {
@@ -120,6 +136,7 @@ class Automaton {
         : Automaton(given, (check_classes(given),
                             CharacterClasses(given.first, given.range_class, given.ranges, given.classes))) {}
 
+    const CharacterClasses &classes() const { return classes_; }
     bool has_gaps() const { return has_gaps_; }
     bool has_transducer() const { return !flags_.empty(); }
 
@@ -144,6 +161,7 @@ class Automaton {
     bool matches_at_end(std::size_t state) const { return next_[state + columns_ - 1] & 1; }
 
     // The transducer. A configuration is the index of its row.
+    std::size_t end_column() const { return columns_ - 1; } // of the end of the text
     std::size_t after_gap() const { return after_gap_; }
     std::uint8_t info(std::size_t config) const { return pair_flags_[config + row_ - 1]; }
     bool has_loops() const { return has_loops_; }
@@ -151,6 +169,8 @@ class Automaton {
     bool is_looped(std::uint64_t word) const {
         return ((word | ((word + reach_least_) & ~(word + pass_greatest_))) & EACH * 128) == 0;
     }
+    const Beliefs &beliefs() const { return beliefs_; }
+    std::size_t config_before(const std::uint8_t *position) const { return beliefs_.config_before(position) * row_; }
     const std::uint16_t *moves() const { return moves_.data(); }
     const std::uint8_t *flags() const { return flags_.data(); }
     const std::uint16_t *pair_moves() const { return pair_moves_.data(); }
@@ -220,6 +240,10 @@ class Automaton {
         for (std::size_t config = 0; config < given.configs; config++)
             pair_flags_[(config + 1) * row_ - 1] = static_cast<std::uint8_t>(given.info[config] & (IN_GAP | FRESH));
         find_loops();
+        beliefs_.make(
+            given.configs, ascii_,
+            [&](std::size_t config, std::size_t column) { return flags_[config * row_ + column]; },
+            [&](std::size_t config, std::size_t column) { return moves_[config * row_ + column] / row_; });
     }
 
     // Most published patterns of several steps begin with one that looks for digits or for characters beyond ASCII. It
@@ -271,6 +295,7 @@ class Automaton {
     std::size_t row_ = 0, after_gap_ = 0;
     std::vector<std::uint8_t> flags_, pair_flags_;
     std::vector<std::uint16_t> moves_, pair_moves_;
+    Beliefs beliefs_;
     bool has_loops_ = false;
     std::uint64_t reach_least_ = 0, pass_greatest_ = 0; // added to a byte, they reach 128 from a stop on, and beyond it
     std::uint16_t first_of_pair_[128] = {}, second_of_pair_[128] = {}; // their sum is the column of a pair

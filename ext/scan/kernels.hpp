@@ -25,6 +25,30 @@ struct KeyTable {
     std::size_t slot_of(std::uint64_t key) const { return static_cast<std::size_t>(key * MULTIPLIER >> (64 - bits)); }
 };
 
+// The tables of beliefs (beliefs.hpp). A belief is the index of its row.
+struct BeliefTables {
+    static constexpr std::size_t SIZE = 256;
+    static constexpr std::size_t HISTORY = 4; // characters from which a belief follows
+
+    std::uint8_t column[128];             // of an ASCII character
+    std::uint8_t next[SIZE], flags[SIZE]; // [belief + column]
+};
+
+// For each flag of the transitions of beliefs, one bit per byte of a block.
+struct Followed {
+    enum Flag : std::uint8_t { // all but VAGUE as in `Automaton`
+        PIECE_HERE = 1,
+        PIECE_BEFORE_PREVIOUS = 2,
+        ATTEMPT_HERE = 4,
+        ATTEMPT_BEFORE_PREVIOUS = 8,
+        GAP_ENDS = 16,
+        VAGUE = 32, // the belief after it has several configurations
+        UNKNOWN = 128,
+    };
+
+    std::uint64_t piece_here, piece_before_previous, attempt_here, attempt_before_previous, gap_ends;
+};
+
 struct Kernels {
     const char *name;
 
@@ -47,6 +71,11 @@ struct Kernels {
 
     // Return the index of the least number, the first of them. `count` is a multiple of 16, at least 16.
     std::size_t (*least)(const std::int32_t *numbers, std::size_t count);
+
+    // Follow the beliefs through up to `blocks` blocks. Stop before the first one that has a character beyond ASCII (or
+    // one within HISTORY bytes before it), an unknown transition, or a vague belief at its end. Return the number of
+    // blocks before that. HISTORY bytes before the text are read. Null if the instruction set has no such kernel.
+    std::size_t (*follow)(const BeliefTables &tables, const std::uint8_t *text, std::size_t blocks, Followed *followed);
 };
 
 std::size_t positions_scalar(const std::uint64_t *masks, std::size_t blocks, std::uint32_t first,

@@ -86,7 +86,7 @@ std::size_t least(const std::int32_t *numbers, std::size_t count) {
 } // namespace
 
 const Kernels KERNELS_AVX2 = {
-    "avx2", classify_with<Block256>, Utf8Check<Vector256>::is_utf8, positions_scalar, find_scalar, least};
+    "avx2", classify_with<Block256>, Utf8Check<Vector256>::is_utf8, positions_scalar, find_scalar, least, nullptr};
 
 } // namespace bpeflow
 #endif

@@ -104,10 +104,55 @@ std::size_t least(const std::int32_t *numbers, std::size_t count) {
             return i + static_cast<std::size_t>(__builtin_ctz(equal));
 }
 
+#define WITH_VBMI __attribute__((target("avx512vbmi")))
+#define WITH_VBMI_INLINE WITH_VBMI __attribute__((always_inline))
+
+WITH_VBMI std::size_t follow_with_vbmi(const BeliefTables &tables, const std::uint8_t *text, std::size_t blocks,
+                                       Followed *followed) {
+    struct Table {
+        __m512i quarters[4];
+
+        WITH_VBMI_INLINE explicit Table(const std::uint8_t (&of)[256])
+            : quarters{_mm512_loadu_si512(of), _mm512_loadu_si512(of + 64), _mm512_loadu_si512(of + 128),
+                       _mm512_loadu_si512(of + 192)} {}
+
+        WITH_VBMI_INLINE __m512i operator[](__m512i index) const {
+            return _mm512_mask_blend_epi8(_mm512_movepi8_mask(index),
+                                          _mm512_permutex2var_epi8(quarters[0], index, quarters[1]),
+                                          _mm512_permutex2var_epi8(quarters[2], index, quarters[3]));
+        }
+    };
+    const __m512i first_columns = _mm512_loadu_si512(tables.column), others = _mm512_loadu_si512(tables.column + 64);
+    const Table next(tables.next), flags(tables.flags);
+    for (std::size_t i = 0; i < blocks; i++, text += BLOCK) {
+        const __m512i first = _mm512_loadu_si512(text - BeliefTables::HISTORY);
+        __m512i high = first;
+        __m512i index = _mm512_permutex2var_epi8(first_columns, first, others); // in the row of all configurations
+        for (std::size_t back = BeliefTables::HISTORY; back-- > 0;) {
+            const __m512i read = _mm512_loadu_si512(text - back);
+            high = _mm512_or_si512(high, read);
+            index = _mm512_add_epi8(next[index], _mm512_permutex2var_epi8(first_columns, read, others));
+        }
+        const __m512i of = flags[index];
+        const auto with = [&](Followed::Flag flag) WITH_VBMI_INLINE {
+            return std::uint64_t{_mm512_test_epi8_mask(of, _mm512_set1_epi8(static_cast<char>(flag)))};
+        };
+        if (_mm512_movepi8_mask(high) | with(Followed::UNKNOWN) | with(Followed::VAGUE) >> 63) return i;
+        followed[i] = {with(Followed::PIECE_HERE), with(Followed::PIECE_BEFORE_PREVIOUS), with(Followed::ATTEMPT_HERE),
+                       with(Followed::ATTEMPT_BEFORE_PREVIOUS), with(Followed::GAP_ENDS)};
+    }
+    return blocks;
+}
+
+std::size_t follow(const BeliefTables &tables, const std::uint8_t *text, std::size_t blocks, Followed *followed) {
+    static const bool here = __builtin_cpu_supports("avx512vbmi") != 0;
+    return here ? follow_with_vbmi(tables, text, blocks, followed) : 0;
+}
+
 } // namespace
 
-const Kernels KERNELS_AVX512 = {"avx512", classify_with<Block512>, Utf8Check<Vector512>::is_utf8, positions, find,
-                                least};
+const Kernels KERNELS_AVX512 = {
+    "avx512", classify_with<Block512>, Utf8Check<Vector512>::is_utf8, positions, find, least, follow};
 
 } // namespace bpeflow
 #endif

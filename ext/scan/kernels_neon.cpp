@@ -72,7 +72,8 @@ struct VectorNeon {
 } // namespace
 
 const Kernels KERNELS_NEON = {
-    "neon", classify_with<BlockNeon>, Utf8Check<VectorNeon>::is_utf8, positions_scalar, find_scalar, least_scalar};
+    "neon", classify_with<BlockNeon>, Utf8Check<VectorNeon>::is_utf8, positions_scalar, find_scalar, least_scalar,
+    nullptr};
 
 } // namespace bpeflow
 #endif

@@ -4,9 +4,13 @@
 #include "automaton.hpp"
 #include "bpeflow.h"
 #include "failure.hpp"
+#include "join.hpp"
 #include "named_patterns.hpp"
 
 #include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
 
 namespace bpeflow {
 
@@ -28,6 +32,13 @@ Pattern::Pattern(const bpeflow_step *given, std::uint32_t count, std::uint32_t p
     }
     steps.reserve(count);
     for (std::uint32_t i = 0; i < count; i++) steps.emplace_back(given[i]);
+    std::vector<Automaton> fewer;
+    for (const Automaton &step : steps)
+        if (std::optional<Automaton> both; !fewer.empty() && (both = Join::of(fewer.back(), step)))
+            fewer.back() = *std::move(both);
+        else
+            fewer.push_back(step);
+    if (fewer.size() < steps.size()) joined = std::move(fewer);
 }
 
 } // namespace bpeflow

@@ -18,7 +18,10 @@ struct Pattern {
 
     std::uint32_t name = COMPILED; // enum bpeflow_named_pattern
     std::uint32_t unmatched = BPEFLOW_ISOLATE;
-    std::vector<Automaton> steps; // a single one for a named pattern
+    std::vector<Automaton> steps;  // a single one for a named pattern
+    std::vector<Automaton> joined; // the same with fewer steps (join.hpp), if there are any that can be joined
+
+    const std::vector<Automaton> &scanned() const { return joined.empty() ? steps : joined; }
 };
 
 } // namespace bpeflow

@@ -29,7 +29,7 @@ template <const Rules &RULES, typename Emit> class Scan {
     Scan(const Kernels &kernels, const Automaton &automaton, const std::uint8_t *text, std::size_t length,
          const Emit &emit)
         : kernels_(kernels), text_(text), end_(text + length), start_(text), base_(text), starts_(end_),
-          odd_(automaton, nullptr, nowhere_), emit_(emit) {
+          odd_(kernels, automaton, nullptr, nowhere_), emit_(emit) {
         starts_.begin_at(text);
     }
 
@@ -125,22 +125,24 @@ template <const Rules &RULES, typename Emit> class Scan {
 
 // Cut a text by a compiled pattern.
 template <typename Emit>
-Unmatched scan_steps(const Pattern &pattern, const std::uint8_t *text, std::size_t length, const Emit &emit) {
+Unmatched scan_steps(const Pattern &pattern, const Kernels &kernels, const std::uint8_t *text, std::size_t length,
+                     const Emit &emit) {
     const auto pass = [](const void *context, const PretokenBatch &batch) {
         (*static_cast<const Emit *>(context))(batch);
     };
+    const std::vector<Automaton> &steps = pattern.scanned();
     PieceSink sink{pass, &emit, pattern.unmatched, {}};
     const auto cut = [&](StepScan &first) {
         first.cut(text, text + length, false);
         first.finish();
         return sink.unmatched;
     };
-    StepScan last(pattern.steps.back(), nullptr, sink);
-    if (pattern.steps.size() == 1) return cut(last);
+    StepScan last(kernels, steps.back(), nullptr, sink);
+    if (steps.size() == 1) return cut(last);
     std::vector<std::unique_ptr<StepScan>> before; // last but one, …
     StepScan *next = &last;
-    for (std::size_t i = pattern.steps.size() - 1; i-- > 0; next = before.back().get())
-        before.push_back(std::make_unique<StepScan>(pattern.steps[i], next, sink));
+    for (std::size_t i = steps.size() - 1; i-- > 0; next = before.back().get())
+        before.push_back(std::make_unique<StepScan>(kernels, steps[i], next, sink));
     return cut(*next);
 }
 
@@ -172,7 +174,7 @@ Unmatched scan(const Pattern &pattern, const Kernels &kernels, const std::uint8_
         Scan<SUPERBPE, Emit>(kernels, first, text, length, emit).run();
         return {};
     default:
-        return scan_steps(pattern, text, length, emit);
+        return scan_steps(pattern, kernels, text, length, emit);
     }
 }
 

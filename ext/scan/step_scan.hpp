@@ -6,6 +6,7 @@
 #include "bpeflow.h"
 #include "failure.hpp"
 #include "hash.hpp"
+#include "kernels.hpp"
 #include "pretoken_batch.hpp"
 
 #include <algorithm>
@@ -43,8 +44,8 @@ class StepScan {
     using Bytes = const std::uint8_t *;
 
     // The last step has no `next`.
-    StepScan(const Automaton &automaton, StepScan *next, PieceSink &sink)
-        : automaton_(automaton), next_(next), sink_(sink), attempts_(automaton) {
+    StepScan(const Kernels &kernels, const Automaton &automaton, StepScan *next, PieceSink &sink)
+        : kernels_(kernels), automaton_(automaton), next_(next), sink_(sink), attempts_(automaton) {
         begin_at(nullptr);
     }
 
@@ -82,8 +83,12 @@ class StepScan {
         bool in_gap;
     };
 
+    // Blocks whose beliefs are followed at a time.
+    static constexpr std::size_t BLOCKS = 16;
+    // Bytes until the next try where tries fail. Blocks with characters beyond ASCII and unknown ones come in runs.
+    static constexpr std::size_t MOST_SKIPPED = 16 * BLOCK;
     // Pieces that are passed on at a time, or a few more; and how many more.
-    static constexpr std::size_t some = 4096, beyond = 32;
+    static constexpr std::size_t some = 4096, beyond = (BLOCKS + 1) * BLOCK;
     // The hot loop covers at most this many bytes before it makes sure that the next ones have offsets.
     static constexpr std::ptrdiff_t stretch = 1 << 16;
     static constexpr std::ptrdiff_t greatest_offset = std::numeric_limits<std::int32_t>::max();
@@ -98,25 +103,27 @@ class StepScan {
     void scan(Bytes start, Bytes stop, Bytes end) {
         attempts_.begin(start, end);
         Place place{start, false};
-        if (automaton_.has_transducer() && stop - start >= 8)
-            place = automaton_.has_loops() ? run<true>(start, stop) : run<false>(start, stop);
+        if (automaton_.has_transducer() && start < stop)
+            place = automaton_.has_loops() ? run<true>(start, stop, end) : run<false>(start, stop, end);
         walk(place, stop);
         while (place.in_gap && place.position < end) advance(place);
         if (place.in_gap) put_gap(place.position);
     }
 
-    template <bool LOOPS> Place run(Bytes start, Bytes stop) {
-        return automaton_.has_gaps() ? run<true, LOOPS>(start, stop) : run<false, LOOPS>(start, stop);
+    template <bool LOOPS> Place run(Bytes start, Bytes stop, Bytes end) {
+        return automaton_.has_gaps() ? run<true, LOOPS>(start, stop, end) : run<false, LOOPS>(start, stop, end);
     }
 
-    // Run the transducer up to the last 8 bytes before `stop`. Return the start of the attempt that is under way then.
-    template <bool GAPS, bool LOOPS> Place run(Bytes start, Bytes stop) {
+    // Run the transducer up to the end of the text or, if that is not `stop`, up to the last 8 bytes before `stop`. Return
+    // the start of the attempt that is under way then.
+    template <bool GAPS, bool LOOPS> Place run(Bytes start, Bytes stop, Bytes end) {
         const Automaton &automaton = automaton_;
         const std::uint16_t *const moves = automaton.moves(), *const pair_moves = automaton.pair_moves();
         const std::uint8_t *const flags_of = automaton.flags(), *const pair_flags_of = automaton.pair_flags();
         const std::uint16_t *const first_of = automaton.first_of_pair(), *const second_of = automaton.second_of_pair();
         Bytes position = start, attempt = start, previous = start, base = base_;
-        std::size_t config = 0;
+        Bytes next_block = kernels_.follow && automaton.beliefs().made() ? start + BeliefTables::HISTORY : stop;
+        std::size_t config = 0, skipped = BLOCK;
         std::uint32_t *put = put_;
         const auto offset_of = [&base](Bytes of) { return static_cast<std::uint32_t>(of - base); };
         // Read two ASCII characters. Return false if they must be read one by one.
@@ -143,6 +150,38 @@ class StepScan {
             previous = here + 1;
             return true;
         };
+        // Match again from the start of the attempt.
+        const auto again = [&]() __attribute__((always_inline)) {
+            put_ = put;
+            const bool in_gap = automaton.info(config) & Automaton::IN_GAP;
+            const Place place = match_again({GAPS ? std::max(attempt, last()) : last(), in_gap});
+            put = put_;
+            base = base_;
+            position = attempt = previous = place.position;
+            config = place.in_gap ? automaton.after_gap() : 0;
+            next_block = std::max(next_block, position + BeliefTables::HISTORY);
+        };
+        const auto put_before_previous = [&](unsigned flags) __attribute__((always_inline)) {
+            if (GAPS && flags & Automaton::GAP_ENDS) note_gap(put);
+            *put = offset_of(previous);
+            put += (flags & Automaton::PIECE_BEFORE_PREVIOUS) != 0;
+            if (GAPS && flags & Automaton::ATTEMPT_BEFORE_PREVIOUS) attempt = previous;
+        };
+        const auto read_one = [&]() __attribute__((always_inline)) {
+            const Automaton::Class character = automaton.class_at(position);
+            const std::size_t index = config + character.number;
+            const unsigned flags = flags_of[index];
+            if (__builtin_expect(flags & Automaton::RARE, 0)) {
+                if (flags & Automaton::SPECIAL) return again();
+                put_before_previous(flags);
+            }
+            config = moves[index];
+            *put = offset_of(position);
+            put += flags & Automaton::PIECE_HERE;
+            if (GAPS) attempt = flags & Automaton::ATTEMPT_HERE ? position : attempt;
+            previous = position;
+            position += character.size;
+        };
         while (stop - position >= 8) {
             put_ = put;
             make_room(previous, position + stretch);
@@ -155,6 +194,25 @@ class StepScan {
                     pass_on();
                     put = put_;
                     base = base_;
+                }
+                if (position >= next_block) {
+                    const auto blocks = std::min(BLOCKS, static_cast<std::size_t>(last_word + 8 - position) / BLOCK);
+                    Followed followed[BLOCKS];
+                    const std::size_t known = kernels_.follow(automaton.beliefs().tables(), position, blocks, followed);
+                    if (known == 0) {
+                        next_block = position + skipped;
+                        skipped = std::min(2 * skipped, MOST_SKIPPED);
+                    } else {
+                        put_ = put;
+                        put_blocks<GAPS>(position, previous, attempt, followed, known);
+                        put = put_;
+                        position += known * BLOCK;
+                        skipped = BLOCK;
+                        next_block = known == blocks ? position : position + BLOCK;
+                        previous = position - 1;
+                        config = automaton.config_before(position);
+                        continue;
+                    }
                 }
                 const std::uint64_t word = load_word(position);
                 if (LOOPS && automaton.is_looped(word) && automaton.info(config) & Automaton::LOOPS) {
@@ -172,39 +230,59 @@ class StepScan {
                     }
                     one_by_one = position + 1;
                 }
-                while (position < one_by_one) {
-                    const Automaton::Class character = automaton.class_at(position);
-                    const std::size_t index = config + character.number;
-                    const unsigned flags = flags_of[index];
-                    if (__builtin_expect(flags & Automaton::RARE, 0)) {
-                        if (flags & Automaton::SPECIAL) {
-                            put_ = put;
-                            const bool in_gap = automaton.info(config) & Automaton::IN_GAP;
-                            const Place place = match_again({GAPS ? std::max(attempt, last()) : last(), in_gap});
-                            put = put_;
-                            base = base_;
-                            position = attempt = previous = place.position;
-                            config = place.in_gap ? automaton.after_gap() : 0;
-                            continue;
-                        }
-                        if (GAPS && flags & Automaton::GAP_ENDS) note_gap(put);
-                        *put = offset_of(previous);
-                        put += (flags & Automaton::PIECE_BEFORE_PREVIOUS) != 0;
-                        if (GAPS && flags & Automaton::ATTEMPT_BEFORE_PREVIOUS) attempt = previous;
-                    }
-                    config = moves[index];
-                    *put = offset_of(position);
-                    put += flags & Automaton::PIECE_HERE;
-                    if (GAPS) attempt = flags & Automaton::ATTEMPT_HERE ? position : attempt;
-                    previous = position;
-                    position += character.size;
-                }
+                while (position < one_by_one) read_one();
             }
         }
         put_ = put;
+        if (stop == end) {
+            make_room(previous, end);
+            put = put_;
+            base = base_;
+            unsigned flags = 0;
+            do {
+                while (position < end) read_one();
+                flags = flags_of[config + automaton.end_column()];
+                if (flags & Automaton::SPECIAL) again();
+            } while (flags & Automaton::SPECIAL);
+            put_before_previous(flags);
+            *put = offset_of(end);
+            put_ = put + (flags & Automaton::PIECE_HERE);
+            return {end, last() != end};
+        }
         if (!GAPS) return {last(), false};
         const unsigned info = automaton.info(config);
         return {info & Automaton::FRESH ? position : std::max(attempt, last()), (info & Automaton::IN_GAP) != 0};
+    }
+
+    static std::size_t number_of_bits(std::uint64_t mask) { // without an instruction that some processors lack
+        mask -= mask >> 1 & 0x5555555555555555u;
+        mask = (mask & 0x3333333333333333u) + (mask >> 2 & 0x3333333333333333u);
+        return ((mask + (mask >> 4)) & 0x0F0F0F0F0F0F0F0Fu) * 0x0101010101010101u >> 56;
+    }
+
+    // Put the boundaries in blocks that beliefs have been followed through. The first block begins at `position`.
+    template <bool GAPS>
+    void put_blocks(Bytes position, Bytes previous, Bytes &attempt, const Followed *followed, std::size_t blocks) {
+        if (GAPS && followed[0].gap_ends & 1) note_gap(put_);
+        *put_ = static_cast<std::uint32_t>(previous - base_);
+        put_ += followed[0].piece_before_previous & 1;
+        if (GAPS && followed[0].attempt_before_previous & 1) attempt = previous;
+        std::uint64_t starts[BLOCKS];
+        std::uint32_t *put = put_;
+        for (std::size_t i = 0; i < blocks; i++) {
+            const Followed &here = followed[i];
+            const auto shifted = [&](std::uint64_t Followed::*of) {
+                return here.*of >> 1 | (i + 1 < blocks ? followed[i + 1].*of << 63 : 0);
+            };
+            starts[i] = here.piece_here | shifted(&Followed::piece_before_previous);
+            if (!GAPS) continue;
+            for (std::uint64_t gaps = shifted(&Followed::gap_ends); gaps; gaps &= gaps - 1)
+                note_gap(put + number_of_bits(starts[i] & ((gaps & -gaps) - 1)));
+            put += number_of_bits(starts[i]);
+            if (const std::uint64_t attempts = here.attempt_here | shifted(&Followed::attempt_before_previous))
+                attempt = position + i * BLOCK + 63 - __builtin_clzll(attempts);
+        }
+        put_ += kernels_.positions(starts, blocks, static_cast<std::uint32_t>(position - base_), put_);
     }
 
     // Match at a place where the transducer has lost track. If that read far beyond the match, go on with the automaton,
@@ -314,6 +392,7 @@ class StepScan {
         sink_.emit(sink_.context, {base_, offsets_, ends, kept});
     }
 
+    const Kernels &kernels_;
     const Automaton &automaton_;
     StepScan *const next_;
     PieceSink &sink_;

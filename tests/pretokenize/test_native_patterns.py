@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -15,12 +16,12 @@ import pytest
 from available import skip_missing
 from characters import CHARACTERS
 from real_data import real_text_start
-from split_patterns import HOT, SPLIT_PATTERNS, nasty_text, random_pattern
+from split_patterns import HOT, SPLIT_PATTERNS, ascii_text, nasty_text, random_pattern
 
 from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.corpus.documents import Delimiters
 from bpeflow.counting.table import NativeTable, RegexTable
-from bpeflow.errors import NativeError, UnmatchedTextError
+from bpeflow.errors import NativeError, PatternTimeoutError, UnmatchedTextError
 from bpeflow.pretokenize.compiled import Matcher, compile_pattern, compile_step
 from bpeflow.pretokenize.native import native_unicode_version, new_compiled_pattern, why_not_compiled, why_regex
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS, PUBLISHED_PATTERNS
@@ -31,6 +32,8 @@ SEQUENCES: dict[str, Sequence[str]] = {
     **{name: source for name, source in PUBLISHED_PATTERNS.items() if not isinstance(source, str)},
     "falcon": [SPLIT_PATTERNS[name] for name in ("falcon_punctuation", "gpt2_original", "falcon_three_digits")],
     "letters_digits": ["[a-z]+", "[0-9]", " "],
+    "without_gaps": [r"\p{N}|\P{N}+", r"[\p{Han}a-e]+|[^\p{Han}a-e]{1,40}", "gpt2"],
+    "joined_after_gaps": [r"\p{N}{1,3}", r"\S+|\s+", "gpt2"],
 }
 PATTERNS = SPLIT_PATTERNS | SEQUENCES
 
@@ -100,6 +103,23 @@ def test_more_pieces_than_a_batch_are_cut_as_by_regex(name: str) -> None:
                 assert_same(splitter, "z" * extra + unit * chance.choice((2048, 2049, 4096, 4097, 9000)))
 
 
+@pytest.mark.parametrize("unmatched", POLICIES)
+def test_blocks_of_ascii_are_cut_as_by_regex(name: str, unmatched: UnmatchedPolicy) -> None:
+    """Vector instructions find the boundaries in blocks of 64 bytes, where a few characters before each settle them."""
+    chance = randomness()
+    splitter = pretokenizer(name, unmatched)
+    for _ in range(15):
+        assert_same(splitter, ascii_text(chance, chance.randrange(400)))
+    assert_same(splitter, ascii_text(chance, 5000))
+
+
+def test_what_a_block_leaves_open_is_decided_by_the_text_before_it() -> None:
+    """Whether the line end belongs to the match depends on the first of more than 64 letters without boundaries."""
+    splitter = load_pretokenizer(r"q[^\n]*+\n?|[^q\n]+|\n")
+    for length in range(50, 300, 7):
+        assert_same(splitter, f"q{'a' * length}\n{'a' * length}\nq{'a' * length}\n")
+
+
 def test_matching_again_at_the_borders_of_words_and_batches(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the transducer loses track, the automaton matches again: anywhere in 8 bytes, and at the end of a batch."""
     matcher = Matcher(pretokenizer(name).tables()[-1])
@@ -148,13 +168,14 @@ def test_random_patterns_cut_texts_as_regex_does() -> None:
         except Exception:
             continue
         if why_not_compiled(splitter) is None:
-            for _ in range(8):
-                text = nasty_text(chance, chance.randrange(60))
+            for make_text, most in ((nasty_text, 60), (ascii_text, 400)) * 4:
+                text = make_text(chance, chance.randrange(most))
                 try:
                     splitter.compiled.findall(text, timeout=0.2) if len(steps) == 1 else None
                 except TimeoutError:
                     break
-                assert_same(splitter, text)
+                with suppress(PatternTimeoutError):
+                    assert_same(splitter, text)
 
 
 def test_a_gap_may_begin_and_end_in_one_transition() -> None:

@@ -58,6 +58,17 @@ def nasty_text(chance: random.Random, length: int, run: int = 5) -> str:
     return "".join(pieces)[:length]
 
 
+def ascii_text(chance: random.Random, length: int) -> str:
+    """Return mostly short runs of ASCII characters, in stretches of one to some hundred, with others in between."""
+    text, ascii_characters = "", [one for one in HOT if one < "\x80"] + [*"aeist  ,.12"]
+    while len(text) < length:
+        characters = chance.choices(ascii_characters, k=chance.choice((2, 4, 20)))
+        for _ in range(chance.choice((1, 20, 100))):
+            text += chance.choice(characters) * chance.choice((1, 1, 2, 3, 5))
+        text += chance.choice(("", chance.choice(HOT), nasty_text(chance, 5)))
+    return text[:length]
+
+
 _SETS = [
     *[r"\p{L}", r"\p{N}", r"\s", r"\S", r"\w", r"\d", r"\p{Lu}", r"\p{Ll}", r"\p{M}", r"\p{P}", r"\p{Han}", r"\P{L}"],
     *[r"[^\s\p{L}\p{N}]", r"[^\r\n\p{L}\p{N}]", r"[\r\n]", r"[\r\n/]", "[a-z]", "[^a]", r"[\s\S]", r"[\p{L}\p{M}]"],
