@@ -41,7 +41,7 @@ from bpeflow.errors import (
 )
 
 #: The number that `bpeflow_abi` of a library must return: BPEFLOW_ABI in the header.
-ABI = 21
+ABI = 20
 
 #: Environment variable with a folder to search before the package's own. Sanitizer builds are tested this way.
 LIBRARY_PATH_VARIABLE = "BPEFLOW_LIBRARY_PATH"
@@ -229,7 +229,7 @@ _NUMBER = POINTER(c_uint64)
 
 _PATTERN = {
     "bpeflow_pattern_named": _checked(c_uint32, _HANDLES),
-    "bpeflow_pattern_new": _checked(POINTER(Step), c_uint32, c_uint32, c_uint32, _HANDLES),
+    "bpeflow_pattern_new": _checked(POINTER(Step), c_uint32, c_uint32, _HANDLES),
     "bpeflow_pattern_free": _freeing(),
     "bpeflow_pattern_find_cut": _Signature(c_uint64, (c_void_p, c_void_p, c_uint64, c_uint64, c_uint32)),
 }

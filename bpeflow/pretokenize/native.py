@@ -8,7 +8,6 @@ from typing import Literal
 from bpeflow._util.native import Handle, Step, load_library
 from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.errors import ConfigError, NativeUnavailableError
-from bpeflow.pretokenize.patterns import PUBLISHED_PATTERNS
 from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.pretokenize.tables import CompiledPattern, CompiledStep, UnsupportedPattern
 
@@ -42,20 +41,16 @@ def new_pattern(library: str, pretokenizer: Pretokenizer) -> Handle | None:
     loaded = load_library(library)
     if not pretokenizer.custom:
         return Handle(loaded, "pattern", NATIVE_PATTERNS[pretokenizer.name], create="named")
-    isolates = pretokenizer.unmatched == "isolate" and library == "encode"  # counting counts unmatched text, too
-    is_superbpe = isolates and pretokenizer.regex == PUBLISHED_PATTERNS["superbpe"]
     try:
-        return new_compiled_pattern(library, pretokenizer.tables(), pretokenizer.unmatched, is_superbpe)
+        return new_compiled_pattern(library, pretokenizer.tables(), pretokenizer.unmatched)
     except UnsupportedPattern:
         return None
 
 
-def new_compiled_pattern(
-    library: str, pattern: CompiledPattern, unmatched: UnmatchedPolicy, is_superbpe: bool = False
-) -> Handle:
+def new_compiled_pattern(library: str, pattern: CompiledPattern, unmatched: UnmatchedPolicy) -> Handle:
     """Return a compiled pattern for the functions of a library. Raises `NativeError` if its tables are damaged."""
     steps = (Step * len(pattern))(*map(_native_step, pattern))
-    return Handle(load_library(library), "pattern", steps, len(steps), _POLICIES[unmatched], is_superbpe)
+    return Handle(load_library(library), "pattern", steps, len(steps), _POLICIES[unmatched])
 
 
 def _native_step(step: CompiledStep) -> Step:

@@ -22,7 +22,7 @@ extern "C" {
 #endif
 
 /* Incremented with every change below. Python refuses a library with another number. */
-#define BPEFLOW_ABI 21
+#define BPEFLOW_ABI 20
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
@@ -52,7 +52,6 @@ enum bpeflow_named_pattern {
     BPEFLOW_O200K = 2,
     BPEFLOW_LLAMA3 = 3,
     BPEFLOW_QWEN2 = 4,
-    BPEFLOW_SUPERBPE = 5, /* for bpeflow_pattern_new only */
 };
 
 /* What becomes of text that a compiled pattern does not match. */
@@ -83,9 +82,8 @@ typedef struct {
 BPEFLOW_API int bpeflow_pattern_named(uint32_t number, bpeflow_pattern **pattern);
 
 /* Create a pattern of one step or several, each of which cuts the pieces that the one before has left. The steps are
- * copied. `is_superbpe` says that the expression is that of SuperBPE, of which text is then cut faster, but unmatched text
- * is not counted: it must be isolated. */
-BPEFLOW_API int bpeflow_pattern_new(const bpeflow_step *steps, uint32_t count, uint32_t unmatched, uint32_t is_superbpe,
+ * copied. */
+BPEFLOW_API int bpeflow_pattern_new(const bpeflow_step *steps, uint32_t count, uint32_t unmatched,
                                     bpeflow_pattern **pattern);
 
 BPEFLOW_API void bpeflow_pattern_free(bpeflow_pattern *pattern);

@@ -23,13 +23,8 @@ Pattern::Pattern(std::uint32_t number) : name(number) {
     steps.emplace_back(table.step, classes);
 }
 
-Pattern::Pattern(const bpeflow_step *given, std::uint32_t count, std::uint32_t policy, bool is_superbpe)
-    : unmatched(policy) {
+Pattern::Pattern(const bpeflow_step *given, std::uint32_t count, std::uint32_t policy) : unmatched(policy) {
     if (!given || count == 0 || policy > BPEFLOW_UNMATCHED_ERROR) throw Failure{BPEFLOW_BAD_ARGUMENT};
-    if (is_superbpe) {
-        if (count > 1 || policy != BPEFLOW_ISOLATE) throw Failure{BPEFLOW_BAD_ARGUMENT};
-        name = BPEFLOW_SUPERBPE;
-    }
     steps.reserve(count);
     for (std::uint32_t i = 0; i < count; i++) steps.emplace_back(given[i]);
     std::vector<Automaton> fewer;
@@ -50,11 +45,10 @@ int bpeflow_pattern_named(std::uint32_t number, bpeflow_pattern **pattern) {
 }
 
 int bpeflow_pattern_new(const bpeflow_step *steps, std::uint32_t count, std::uint32_t unmatched,
-                        std::uint32_t is_superbpe, bpeflow_pattern **pattern) {
+                        bpeflow_pattern **pattern) {
     if (!pattern) return BPEFLOW_BAD_ARGUMENT;
     *pattern = nullptr;
-    return bpeflow::status_of(
-        [&] { *pattern = new bpeflow_pattern{bpeflow::Pattern(steps, count, unmatched, is_superbpe != 0)}; });
+    return bpeflow::status_of([&] { *pattern = new bpeflow_pattern{bpeflow::Pattern(steps, count, unmatched)}; });
 }
 
 void bpeflow_pattern_free(bpeflow_pattern *pattern) {

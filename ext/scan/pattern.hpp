@@ -14,7 +14,7 @@ struct Pattern {
 
     // Both throw Failure{BPEFLOW_BAD_ARGUMENT}.
     explicit Pattern(std::uint32_t number);
-    Pattern(const bpeflow_step *given, std::uint32_t count, std::uint32_t policy, bool is_superbpe);
+    Pattern(const bpeflow_step *given, std::uint32_t count, std::uint32_t policy);
 
     std::uint32_t name = COMPILED; // enum bpeflow_named_pattern
     std::uint32_t unmatched = BPEFLOW_ISOLATE;

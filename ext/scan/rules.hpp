@@ -10,14 +10,12 @@ struct Rules {
     unsigned max_digits; // digits per number; 0 for any number, after an optional space
     bool takes_slashes;  // punctuation includes the slashes between the line ends after it
     bool whole_at_end;   // white space at the end of the text is one token, whatever it contains
-    bool gaps;           // words are in gaps: the pattern of superwords
 };
 
-constexpr Rules GPT2 = {false, false, false, 0, false, true, false};
-constexpr Rules CL100K = {true, true, false, 3, false, true, false};
-constexpr Rules LLAMA3 = {true, true, false, 3, false, false, false};
-constexpr Rules QWEN2 = {true, true, false, 1, false, false, false};
-constexpr Rules O200K = {true, true, true, 3, true, false, false};
-constexpr Rules SUPERBPE = {false, false, false, 3, true, false, true};
+constexpr Rules GPT2 = {false, false, false, 0, false, true};
+constexpr Rules CL100K = {true, true, false, 3, false, true};
+constexpr Rules LLAMA3 = {true, true, false, 3, false, false};
+constexpr Rules QWEN2 = {true, true, false, 1, false, false};
+constexpr Rules O200K = {true, true, true, 3, true, false};
 
 } // namespace bpeflow

@@ -1,8 +1,8 @@
 // Cutting a text into pre-tokens.
 //
-// A compiled pattern is a sequence of steps (step_scan.hpp). The named patterns, and in encoding that of superwords, have a
-// faster way: token_starts.hpp finds the token starts of a block for all of its 64 bytes at once. Odd blocks are left to
-// the step that the pattern is compiled to. No pattern has a lookbehind, so the two can take over from each other at any token.
+// A compiled pattern is a sequence of steps (step_scan.hpp). The named patterns have a faster way: token_starts.hpp finds
+// the token starts of a block for all of its 64 bytes at once. Odd blocks are left to the step that the pattern is
+// compiled to. No pattern has a lookbehind, so the two can take over from each other at any token.
 #pragma once
 
 #include "bpeflow.h"
@@ -69,7 +69,7 @@ template <const Rules &RULES, typename Emit> class Scan {
             const std::uint8_t *const stop = std::min(next, end_);
             odd_.cut_until(start_, stop, end_, [&](const std::uint8_t *start) {
                 start_ = start;
-                if (start >= block && start < stop) starts |= std::uint64_t{1} << (start - block);
+                if (start < stop) starts |= std::uint64_t{1} << (start - block);
             });
             starts_.begin_at(start_);
             return starts;
@@ -115,8 +115,8 @@ template <const Rules &RULES, typename Emit> class Scan {
     const std::uint8_t *start_; // of the current token
     const std::uint8_t *base_;  // the position whose offset is 0
     TokenStarts<RULES> starts_;
-    PieceSink nowhere_{[](const void *, const PretokenBatch &) {}, nullptr, BPEFLOW_ISOLATE, {}}; // for damaged tables
-    StepScan odd_;                                                                                // cuts odd blocks
+    PieceSink nowhere_{};
+    StepScan odd_; // cuts odd blocks
     const Emit &emit_;
     std::uint64_t found_[BLOCKS_AT_ONCE];
     std::uint32_t batch_[PretokenBatch::MOST + 1 + beyond]; // offsets of starts
@@ -169,9 +169,6 @@ Unmatched scan(const Pattern &pattern, const Kernels &kernels, const std::uint8_
         return {};
     case BPEFLOW_QWEN2:
         Scan<QWEN2, Emit>(kernels, first, text, length, emit).run();
-        return {};
-    case BPEFLOW_SUPERBPE:
-        Scan<SUPERBPE, Emit>(kernels, first, text, length, emit).run();
         return {};
     default:
         return scan_steps(pattern, kernels, text, length, emit);

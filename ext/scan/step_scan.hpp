@@ -66,14 +66,11 @@ class StepScan {
     }
 
     // Call found(start) for the tokens that start after `start`, where one starts, up to the first at `stop` or later.
-    // Gaps are tokens, too. At most 4096 tokens may start before `stop`.
+    // The pattern must match all text, and at most 4096 tokens may start before `stop`.
     template <typename Found> void cut_until(Bytes start, Bytes stop, Bytes end, const Found &found) {
         begin_at(start);
         scan(start, stop, end);
-        for (const std::uint32_t *each = offsets_ + 1; each < put_; each++) {
-            found(base_ + *each);
-            if (base_ + *each >= stop) return;
-        }
+        for (const std::uint32_t *each = offsets_ + 1; each < put_; each++) found(base_ + *each);
     }
 
   private:
@@ -106,7 +103,6 @@ class StepScan {
         if (automaton_.has_transducer() && start < stop)
             place = automaton_.has_loops() ? run<true>(start, stop, end) : run<false>(start, stop, end);
         walk(place, stop);
-        while (place.in_gap && place.position < end) advance(place);
         if (place.in_gap) put_gap(place.position);
     }
 

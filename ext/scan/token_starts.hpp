@@ -6,8 +6,8 @@
 // * after anything of limited length: a group of digits, a contraction.
 //
 // A block is *odd* if the algebra cannot decide it. The compiled pattern then cuts it (step_scan.hpp). Blocks are odd because of
-// non-ASCII white space (except in superbpe), non-ASCII digits in patterns that count digits and, in o200k, marks and
-// caseless letters mixed with upper case.
+// non-ASCII white space, non-ASCII digits in patterns that count digits and, in o200k, marks and caseless letters mixed
+// with upper case.
 #pragma once
 
 #include "characters.hpp"
@@ -55,11 +55,6 @@ template <const Rules &RULES> class TokenStarts {
         }
         now.other = ~(now.letter | now.digit | now.space) & now.text;
 
-        if constexpr (RULES.gaps) {
-            const Mask starts = starts_of_superwords(now, block);
-            last_ = now;
-            return starts;
-        }
         const Mask starts = plain_starts(now, block);
         const Mask apostrophes =
             block_masks.apostrophe & (RULES.cased_words ? before(now.letter, last_.letter) & now.text : starts);
@@ -81,7 +76,6 @@ template <const Rules &RULES> class TokenStarts {
         Mask text = ~Mask{0};         // the bytes that belong to the text
         // Results that the next block needs.
         Mask eaten = 0;      // line ends that belong to the preceding punctuation
-        Mask later = 0;      // punctuation but for the first character of a run
         Mask prefix = 0;     // the first character of punctuation, if it may precede a word
         Mask covered = 0;    // of the next block: bytes inside a contraction, where no token starts
         Mask closed = 0;     // … bytes after a contraction, where a token starts
@@ -103,8 +97,6 @@ template <const Rules &RULES> class TokenStarts {
 
     static Mask begins(Mask mask, Mask last) { return mask & ~before(mask, last); }
 
-    static Mask ends(Mask mask, Mask last) { return ~mask & before(mask, last); }
-
     // For each byte, whether white space or the end of the text follows. Otherwise a run of white space gives up its
     // last character.
     Mask space_after(const Kinds &now, const std::uint8_t *block) const {
@@ -115,14 +107,13 @@ template <const Rules &RULES> class TokenStarts {
 
     // Add the non-ASCII characters to their masks. Return their bytes that make the block odd.
     Mask add_wide_characters(Kinds &now, const Masks &masks, const std::uint8_t *block) const {
-        Mask letter = 0, digit = 0, space = 0, odd = 0, upper = 0, caseless = 0; // of first bytes
+        Mask letter = 0, digit = 0, odd = 0, upper = 0, caseless = 0; // of first bytes
         const auto add = [&](unsigned at, unsigned bits) {
             const auto where = [&](bool is) { return Mask{is} << at; };
             letter |= where(bits & LETTER);
             if (bits & (NUMBER | SPACE)) { // rare
                 digit |= where(bits & NUMBER);
-                space |= where(bits & SPACE);
-                odd |= where(bits & (RULES.max_digits == 0 ? 0 : NUMBER)) | (RULES.gaps ? 0 : where(bits & SPACE));
+                odd |= where(bits & (RULES.max_digits == 0 ? SPACE : SPACE | NUMBER));
             }
             if constexpr (RULES.cased_words) {
                 const unsigned both = bits & (UPPER | LOWER);
@@ -141,22 +132,19 @@ template <const Rules &RULES> class TokenStarts {
                 add(at, character_at(position, end_).bits);
         }
         now.inner = masks.high & ~masks.lead;
-        now.letter |= whole(letter, last_.letter, now);
-        now.digit |= whole(digit, last_.digit, now);
-        now.space |= RULES.gaps ? whole(space, last_.space, now) : 0;
-        if constexpr (RULES.cased_words) {
-            now.upper |= whole(upper, last_.upper, now);
-            now.caseless |= whole(caseless, last_.caseless, now);
-        }
-        return odd ? whole(odd, 0, now) : 0;
-    }
-
-    // Return all bytes of the characters that begin at `firsts`, and of one that began in the previous block.
-    static Mask whole(Mask firsts, Mask last, const Kinds &now) {
-        firsts |= last >> 63 & now.inner;
-        if (now.inner)
+        // A character can continue from the previous block.
+        const auto whole = [&](Mask firsts, Mask last) {
+            firsts |= last >> 63 & now.inner;
             for (int i = 0; i < 3; i++) firsts |= firsts << 1 & now.inner;
-        return firsts;
+            return firsts;
+        };
+        now.letter |= whole(letter, last_.letter);
+        now.digit |= whole(digit, last_.digit);
+        if constexpr (RULES.cased_words) {
+            now.upper |= whole(upper, last_.upper);
+            now.caseless |= whole(caseless, last_.caseless);
+        }
+        return odd ? whole(odd, 0) : 0;
     }
 
     // Return the token starts, ignoring contractions.
@@ -180,8 +168,11 @@ template <const Rules &RULES> class TokenStarts {
     Mask starts_with_prefixes(Kinds &now, const std::uint8_t *block) {
         const Mask after_blank = before(now.blank, last_.blank);
         const Mask punctuation = begins(now.other, last_.other) & ~after_blank;
-        now.prefix = whole(punctuation, last_.prefix, now);
-        find_eaten(now, now.other, last_.other, block);
+        now.prefix = whole_characters(punctuation, now);
+        const Mask eating = now.line_end & (before(now.other, last_.other) | last_.eaten >> 63);
+        now.eaten =
+            now.line_end & ~(now.line_end + eating); // the addition carries through each run that starts with `eating`
+        if (RULES.takes_slashes) find_slashes(now, block);
 
         const Mask inline_space = now.space & ~now.line_end;
         const Mask words = begins(now.letter, last_.letter) & ~before(now.prefix, last_.prefix) &
@@ -189,52 +180,15 @@ template <const Rules &RULES> class TokenStarts {
         return words | inner_words(now) | numbers(now) | punctuation | white_space(now, inline_space, block);
     }
 
-    // superbpe: the tokens are matches, and the gaps between them. A match is up to three digits; punctuation of two
-    // characters or more, with a space before it and the line ends after it; or spaces, without the last one if a word or
-    // punctuation follows. A gap starts where a match ends.
-    Mask starts_of_superwords(Kinds &now, const std::uint8_t *block) {
-        now.later = whole(now.other & ~now.inner & before(now.other, last_.other), last_.later, now);
-        Mask goes_on =
-            (now.later & ~now.inner) >> 1 | Mask{now.other >> 63 && is_other(end_of_character(block + BLOCK))} << 63;
+    // Return all bytes of the characters that begin at `firsts`, and of a prefix that began in the previous block.
+    Mask whole_characters(Mask firsts, const Kinds &now) const {
+        Mask whole = firsts | (last_.prefix >> 63 & now.inner);
         if (now.inner)
-            for (int i = 0; i < 3; i++) goes_on |= (goes_on & now.inner) >> 1; // the whole character before
-        const Mask long_runs = begins(now.other, last_.other) & goes_on;
-        const Mask punctuation =
-            (now.blank & (long_runs >> 1 | Mask{now.blank >> 63 && two_others(block + BLOCK)} << 63)) |
-            (long_runs & ~before(now.blank, last_.blank));
-        find_eaten(now, now.later, last_.later, block);
-
-        const Mask after_blank = before(now.blank, last_.blank), last_blank = now.blank & ~space_after(now, block);
-        const Mask spaces = (now.blank & ~after_blank & ~last_blank) | (after_blank & last_blank) |
-                            (after_blank & now.space & ~now.blank);
-        return punctuation | ends(now.later | now.eaten, last_.later | last_.eaten) | spaces | numbers(now) |
-               ends(now.digit, last_.digit);
+            for (int i = 0; i < 3; i++) whole |= whole << 1 & now.inner;
+        return whole;
     }
 
-    // Return the first position from `position` on that is not inside a character.
-    const std::uint8_t *end_of_character(const std::uint8_t *position) const {
-        while (position < end_ && is_continuation(*position)) position++;
-        return position;
-    }
-
-    // Return whether a character of punctuation starts at `position`.
-    bool is_other(const std::uint8_t *position) const {
-        return position < end_ && !(character_at(position, end_).bits & (LETTER | NUMBER | SPACE));
-    }
-
-    bool two_others(const std::uint8_t *position) const {
-        return is_other(position) && is_other(end_of_character(position + 1));
-    }
-
-    // Find the line ends that belong to the preceding punctuation.
-    void find_eaten(Kinds &now, Mask punctuation, Mask last, const std::uint8_t *block) {
-        const Mask eating = now.line_end & (before(punctuation, last) | last_.eaten >> 63);
-        now.eaten =
-            now.line_end & ~(now.line_end + eating); // the addition carries through each run that starts with `eating`
-        if (RULES.takes_slashes) find_slashes(now, block);
-    }
-
-    // o200k, superbpe: punctuation also includes slashes after its line ends. Mark those as odd.
+    // o200k: punctuation also includes slashes after its line ends. Mark those as odd.
     void find_slashes(const Kinds &now, const std::uint8_t *block) {
         for (Mask after = before(now.eaten, last_.eaten) & now.other; after; after &= after - 1)
             if (block[lowest(after)] == '/') odd_ |= after;

@@ -1,4 +1,4 @@
-"""The vector path of the pattern of superwords cuts texts as the `regex` module does.
+"""Encoding with the pattern of superwords cuts texts as the `regex` module does.
 
 Merges of any two bytes, in random order, show where pre-tokens begin.
 """
@@ -23,7 +23,7 @@ from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS
 
 pytestmark = pytest.mark.usefixtures("native_library")
 
-#: What the rules of the pattern distinguish, and the characters for which other code takes over.
+#: What the pattern distinguishes, and the characters for which the scanner goes another way.
 UNITS = [*(" ", "  ", "\t", "\n", "\r\n", "\n/", "\u3000", "\u00a0"), *(".", "--", "/", " .", "—", "…x", "\u0301")]
 UNITS += ["a", "bc", "é", "中", "\U0001f600", "1", "12345", "٣", "½½"]
 
@@ -68,7 +68,7 @@ def test_each_pair_at_each_end_of_a_block() -> None:
         assert_same(choose, "x" * before + left + right + end)
 
 
-def test_long_gaps_are_left_by_the_automaton_where_they_end() -> None:
+def test_long_gaps_end_where_a_match_begins() -> None:
     choose = random.Random(0)
     for length in [*range(60, 70), 1000, 5000]:
         for stop in ("٣", " --\n/x", "½ --", "٣٣٣٣", "  y", ""):

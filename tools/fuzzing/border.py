@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from bpeflow._util import native
-from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.backends import BACKENDS
 from bpeflow.backends.base import MERGE_DTYPE
 from bpeflow.backends.native_backend import NativeBackend
@@ -159,8 +158,7 @@ def _pattern(choices: Choices, library: ctypes.CDLL) -> c_void_p | None:
             step = replace(step, **damage)
         steps.append(step)
     with suppress(*_ERRORS):
-        policy: UnmatchedPolicy = choices.one_of(("isolate", "drop", "error"))
-        return new_compiled_pattern("encode", tuple(steps), policy, is_superbpe=choices.below(2) == 1)
+        return new_compiled_pattern("encode", tuple(steps), choices.one_of(("isolate", "drop", "error")))
     return None
 
 
