@@ -97,8 +97,8 @@ class Setting:
 
     @property
     def is_switch(self) -> bool:
-        """Whether it is either on or off."""
-        return self.annotation is bool
+        """Whether its flag takes no value: it is either on or off, and off by default."""
+        return self.annotation is bool and self.default == "false"
 
     @property
     def metavar(self) -> str:

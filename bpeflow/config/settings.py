@@ -378,7 +378,7 @@ class Settings(CountSettings, MergeSettings):
         True,
         "no superword contains a colon and then a space, as in the published tokenizers",
         example=False,
-        flags=None,
+        metavar="true|false",
     )
     special_tokens_first: bool = _learning(
         False, "number special tokens before the bytes, as HuggingFace does; not with init_from", example=True

@@ -223,6 +223,6 @@ def report_unmatched(documents: DocumentStatistics, settings: CountSettings) -> 
     elif simplest_pattern(settings.pattern) == PUBLISHED_PATTERNS["superbpe"]:  # superwords are between its matches
         pass
     elif not documents.matched_bytes:
-        log.warning("pattern: %r matches nothing in the corpus, e.g. in %s", settings.pattern, example)
+        log.warning("the pattern %r matches nothing in the corpus, e.g. in %s", settings.pattern, example)
     else:
         log.info("pattern: %s is between matches and makes pre-tokens of its own, e.g. %s", share, example)

@@ -110,6 +110,7 @@ class CorpusCounter:
     ) -> None:
         self.settings = settings
         self._seen = seen
+        self._learns = learns
         self._end_of_text_remedy = _END_OF_TEXT_REMEDY if learns else None
         self._segments_folder = segments_folder
         self.scratch = new_scratch(settings.scratch_dir or scratch_in)
@@ -192,6 +193,9 @@ class CorpusCounter:
         ended = perf_counter()
         if look is not None:
             self._report_mistakes(look, documents)
+        first_pass = self._units is None or self._units.frequent is None  # with this pattern
+        if look is not None or (self._learns and first_pass):
+            report_unmatched(documents, self.settings)
         if not (len(counts) or may_be_empty):
             self.forget_segments()
             raise CorpusError(why_nothing(self.corpus, documents, self.rules.pretokenizer))
@@ -244,7 +248,6 @@ class CorpusCounter:
         warn_of_empty_sources(self.corpus.sources, documents)
         if look.undivided and documents.documents <= sum(self.corpus.file_counts()):
             log.warning("%r divided no file: each is one document", self.rules.delimiters.separator)
-        report_unmatched(documents, self.settings)
 
     def _describe_corpus(self, documents: DocumentStatistics, counts: PretokenCounts) -> CorpusReport:
         _, unit = self.settings.whole_weights

@@ -26,7 +26,7 @@ from bpeflow.corpus.open_chunk import open_chunk
 from bpeflow.corpus.reader import CorpusReader
 from bpeflow.corpus.sources import DOCUMENTS, split_off_documents
 from bpeflow.counting.budget import longest_text
-from bpeflow.counting.count import CorpusCounter, CorpusCounts
+from bpeflow.counting.count import CorpusCounter
 from bpeflow.dataset.corpus_encoder import ChunkEncoder
 from bpeflow.dataset.evaluation_report import CorpusText, Evaluation, EvaluationReport
 from bpeflow.errors import ConfigError, CorpusError, InputTypeError
@@ -237,14 +237,9 @@ def _measure(
     """Count a corpus, and return what is known of each tokenizer."""
 
     @cache
-    def count(counter: CorpusCounter) -> CorpusCounts:
-        return counter.count(observer, may_be_empty=True)
-
-    beginning = cache(_beginning)
-    measures = {}
-    for name, tokenizer in tokenizers.items():
-        pretokens, words = counters[name]
-        counted = count(words)
+    def text_of(words: CorpusCounter) -> tuple[CorpusText, int]:
+        """Return the content of the corpus, and its size with separators."""
+        counted = words.count(observer, may_be_empty=True)
         documents = counted.documents
         text = CorpusText(
             bytes=documents.matched_bytes + documents.unmatched_bytes,
@@ -252,11 +247,19 @@ def _measure(
             documents=documents.documents - documents.skipped_documents,
             skipped_documents=documents.skipped_documents + documents.bad_records,
         )
+        return text, documents.bytes
+
+    counts_of = cache(lambda pretokens: pretokens.count(observer, may_be_empty=True).counts)
+    beginning = cache(_beginning)
+    measures = {}
+    for name, tokenizer in tokenizers.items():
+        pretokens, words = counters[name]
+        text, size = text_of(words)
         occurrences = np.zeros(tokenizer.vocab_size, np.int64)
         if text.bytes:  # otherwise there is one warning, by `_check_text`
-            occurrences = token_occurrences(tokenizer, count(pretokens).counts)
+            occurrences = token_occurrences(tokenizer, counts_of(pretokens))
         seconds_per_byte = _seconds_per_byte(tokenizer, pretokens, beginning(words))
-        measures[name] = _Measure(text, occurrences, seconds_per_byte * documents.bytes)
+        measures[name] = _Measure(text, occurrences, seconds_per_byte * size)
     return measures
 
 

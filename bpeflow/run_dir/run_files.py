@@ -256,7 +256,8 @@ def learning_fingerprint(settings: Settings, base: TokenizerSpec | None) -> dict
     init_from = base and f"a tokenizer with {len(base.vocab):,} entries, SHA-256 {tokenizer_hash(base)}"
     deciding = {*_DECIDING, *(_DECIDING_SUPERWORDS if settings.superwords else ())}
     decided = settings.to_json(deciding)
-    return {"sizes": list(settings.sizes), **decided, "init_from": init_from}
+    words = {"words": "as in str.split"} if settings.superwords else {}  # ASCII white space in earlier versions
+    return {"sizes": list(settings.sizes), **decided, **words, "init_from": init_from}
 
 
 class MergeCheckpoint:

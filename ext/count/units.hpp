@@ -39,8 +39,9 @@ namespace bpeflow {
 // corpus, and most are in the cache. They exceed those of single pairs, so a few places are not cut that could be.
 namespace cells {
 
-// On 250 MB of text, there are 4 % more distinct fragments than if each pair were counted alone (16,384 merges, three
-// pairs for each). With a quarter of the cells there are 18 % more, and counting cells takes four fifths of the time.
+// There are 4 % more distinct fragments on 250 MB of text, and 12 % more on 1.1 GB, than if each pair were counted alone
+// (16,384 merges, three pairs for each). With a quarter of the cells there are 18 % more on 250 MB, and counting cells
+// takes four fifths of the time.
 constexpr unsigned bits = 22;
 constexpr std::size_t number = std::size_t{1} << bits;
 

@@ -62,9 +62,10 @@ class ShortTexts {
     // Add pre-tokens, or return false if there are so many that they are looked up alone. Call look_up(), which must look
     // up those that were added before, if there is no room for more.
     template <typename LookUp> bool take(const PretokenBatch &tokens, const LookUp &look_up) {
+        if (tokens.count == 0) return true;
         const bool many = tokens.count > MANY;
         if (count_ > 0 && (many || count_ + tokens.count > PretokenBatch::MOST || !in_reach(tokens))) look_up();
-        if (many || tokens.count == 0) return tokens.count == 0;
+        if (many) return false;
         if (count_ == 0) base_ = tokens.text;
         const auto shift = static_cast<std::uint32_t>(tokens.text - base_);
         for (std::size_t i = 0; i < tokens.count; i++) {

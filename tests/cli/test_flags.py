@@ -53,6 +53,11 @@ def test_rules_of_learning_have_flags(corpus: Path) -> None:
     assert json.loads(figures.read_text(encoding="utf-8"))["settings"]["min_frequency"] == 9
 
 
+def test_a_setting_that_is_on_by_default_takes_a_value(corpus: Path) -> None:
+    assert train(corpus, "--superwords")["colon_rule"] is True
+    assert train(corpus, "--superwords", "--overwrite", "--colon-rule", "false")["colon_rule"] is False
+
+
 def test_special_tokens_come_from_a_file(corpus: Path) -> None:
     path = corpus.parent / "tokens.txt"
     path.write_bytes(b"\xef\xbb\xbf<b>\r\n\r\n<a>\n\n a: b \n\xe2\x9c\x93")

@@ -41,6 +41,8 @@ from bpeflow.dataset.encode import encode_file
 from bpeflow.dataset.encode_tasks import EncodeTasks
 from bpeflow.errors import CorpusError, InvalidUtf8Error, TaskLostError
 from bpeflow.tokenizer.tokenizer import Tokenizer
+from bpeflow.training import cut
+from bpeflow.training.train import train
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -363,6 +365,22 @@ def test_a_driver_is_killed_and_resumed(nodes: Any, corpus: Path, tmp_path: Path
         assert main(training(corpus, tmp_path / "local")) == 0
         assert results(out) == results(tmp_path / "local")
         assert json.loads((out / "run.json").read_text())["counting"]["segments"]["resumed"] == 2
+
+
+def test_superwords(
+    nodes: Any, cluster: Cluster, corpus: Path, tmp_path: Path, in_tasks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each pass is counted by tasks: words, cells of pairs, and fragments."""
+    monkeypatch.setattr(cut, "CUT_FROM", 1)
+    on_ray = {"segment_size": "40kb", "engine": {"kind": "ray", "address": nodes.address, "task_memory": "1gb"}}
+    values = {"input": str(corpus), "vocab_size": 460, "transition_size": 400, "superwords": True}
+    local = train({**values, "out_dir": tmp_path / "local"})
+    remote = train({**values, "out_dir": tmp_path / "ray", **on_ray})
+    assert results(tmp_path / "ray") == results(tmp_path / "local")
+    assert remote.counts == local.counts and remote.counts.cut == local.counts.cut is not None
+    first = json.loads((tmp_path / "ray" / "first_stage" / "run.json").read_text())
+    for counting in (first["counting"], json.loads((tmp_path / "ray" / "run.json").read_text())["counting"]):
+        assert counting["engine"]["kind"] == "ray" and counting["segments"]["segments"] > 2
 
 
 def test_a_cluster_of_this_machine_alone_ends_with_the_run(corpus: Path, tmp_path: Path) -> None:

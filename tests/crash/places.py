@@ -42,3 +42,14 @@ MAIN = {
     "learning": Place("bpeflow.training.learn:_step_to_the_end", counted=True),
     "writing": Place("bpeflow.formats.gpt2:save", counted=True),
 }
+
+#: The stages of a training with superwords in four segments: each pass over the corpus makes four.
+SUPERWORDS = {
+    "first counting": Place("bpeflow.counting.segments:write_segment", 2),
+    "first learning": Place("bpeflow.training.learn:_step_to_the_end", 1),
+    "cells": Place("bpeflow.counting.segments:write_segment", 6),
+    "frequent cells": Place("bpeflow.training.cut:frequent_cells"),
+    "fragments": Place("bpeflow.counting.segments:write_segment", 10),
+    "learning": Place("bpeflow.training.learn:_step_to_the_end", 2),
+    "writing": Place("bpeflow.formats.gpt2:save", 2),
+}

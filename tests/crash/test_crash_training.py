@@ -6,12 +6,14 @@ memory, no temporary file, and what was in the run folder before. And the next r
 
 from __future__ import annotations
 
+import json
 import re
+import signal
 from pathlib import Path
 
 import pytest
-from crash_run import Fault, Run, Train, contents, finished_files, tokenizer, unfinished_files
-from places import MAIN, WORKERS, Place
+from crash_run import Fault, Run, Train, arguments, contents, finished_files, tokenizer, unfinished_files
+from places import MAIN, SUPERWORDS, WORKERS, Place
 
 #: The message of a fault in a worker, after the name of the stage and the worker.
 SAID = {
@@ -94,3 +96,39 @@ def test_a_fault_in_the_main_process(
     assert left == contents(earlier)
     if action == "segfault":
         assert_next_run_succeeds(train, place, out, expected)
+
+
+def superwords(corpus: Path, out: Path, *flags: str) -> list[str]:
+    flags = ("--superwords", "--transition_size", "350", "--set", "chunk_size=1mb", *flags)
+    return arguments(corpus, out, *flags, segment_size="9mb")
+
+
+@pytest.fixture(scope="module")
+def large(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same documents many times, so that chunks are cut."""
+    folder = tmp_path_factory.mktemp("large")
+    texts = [path.read_text(encoding="utf-8") for path in sorted((corpora / "text").iterdir())]
+    (folder / "text").write_text("<|endoftext|>".join(texts * 40), encoding="utf-8")
+    run = Run(superwords(folder / "text", folder / "run"), folder).start().end()
+    assert run.status == 0, run.err
+    run.assert_clean()
+    return folder
+
+
+@pytest.mark.parametrize("stage", SUPERWORDS)
+def test_a_training_with_superwords_that_is_killed_resumes(stage: str, large: Path, tmp_path: Path) -> None:
+    place, out = SUPERWORDS[stage], tmp_path / "run"
+    fault = Fault(place.where, "kill", place.call)
+    killed = Run(superwords(large / "text", out), tmp_path, fault).start().end()
+    assert killed.status == -signal.SIGKILL, killed.err
+    killed.assert_clean()
+    assert {path.name for path in out.iterdir()} == {".lock", "unfinished"}
+    resumed = Run(["--resume", "--out_dir", str(out)], tmp_path).start().end()
+    assert resumed.status == 0, resumed.err
+    resumed.assert_clean()
+    results, expected = contents(out), contents(large / "run")
+    assert results.keys() == expected.keys()
+    for name in expected:
+        assert name.endswith("run.json") or results[name] == expected[name], name
+    cut = json.loads(results["run.json"])["counting"]["cut"]
+    assert cut == json.loads(expected["run.json"])["counting"]["cut"] and cut["cells"] > cut["frequent_cells"]

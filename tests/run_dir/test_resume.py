@@ -44,8 +44,9 @@ def corpus(tmp_path: Path) -> Path:
         {"segment_size": "6kb"},
         {"tie_break": "huggingface"},
         {"segment_size": "6kb", "superwords": True, "transition_size": 290},
+        {"segment_size": "6kb", "superwords": True, "transition_size": 290, "cut_from": 1},
     ],
-    ids=["segments", "huggingface", "superwords"],
+    ids=["segments", "huggingface", "superwords", "superwords from fragments"],
 )
 def test_a_run_that_is_killed_at_any_step_resumes_to_the_same_bytes(
     corpus: Path, tmp_path: Path, options: dict[str, object]

@@ -20,7 +20,7 @@ from bpeflow.cli.merge import merge as merge_command
 from bpeflow.errors import AlreadyExistsError, ResumeError
 from bpeflow.run_dir import run_files
 from bpeflow.run_dir.layout import DONE_FILE, REPORT_FILE, SETTINGS_FILE, UNFINISHED
-from bpeflow.training import learn
+from bpeflow.training import cut, learn
 
 KILLED, DONE, REFUSED = "killed", "done", "refused"
 _STEPS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir"}
@@ -103,6 +103,7 @@ def main() -> None:
     settings, choose = json.loads(sys.argv[1]), random.Random(int(sys.argv[2]))
     run_files.INTERVAL = 0.0
     learn.FIRST_STEP = 8
+    cut.CUT_FROM = settings.pop("cut_from", cut.CUT_FROM)
     folder = Path(settings["out_dir"])
     warm_up({**settings, "out_dir": str(folder / "unbroken"), "segment_size": "1gb"})
     expected = files(folder / "unbroken")

@@ -51,6 +51,11 @@ def test_texts_that_are_looked_up_together_keep_their_borders(
     assert [ids[begin:end].tolist() for begin, end in pairwise(offsets)] == [tokenizer.encode(text) for text in texts]
 
 
+def test_texts_in_which_the_pattern_matches_nothing_have_no_ids(encoder: str) -> None:
+    tokenizer = Tokenizer(VOCAB, [(b"a", b"b")], pattern=r"\w+", unmatched="drop", encoder=encoder)
+    assert tokenizer.encode_batch(["a", "--", "", "ab-", "-"]) == [[97], [], [], [256], []]
+
+
 def test_strings_of_any_kind_are_texts(encoder: str) -> None:
     class Text(str):
         __slots__ = ()

@@ -125,6 +125,16 @@ def test_mistakes_in_the_corpus_are_reported_once(tmp_path: Path, caplog: pytest
         assert not any("matches nothing" in message for message in messages), messages
 
 
+@pytest.mark.parametrize("cut_from", [1, 10**9])
+def test_a_second_pattern_that_matches_nothing_is_reported_once(
+    cut_from: int, corpus: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(cut, "CUT_FROM", cut_from)
+    train({"input": str(corpus), **SIZES, "superword_pattern": "qq+"})
+    messages = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert sum("the pattern 'qq+' matches nothing in the corpus" in message for message in messages) == 1, messages
+
+
 def test_fragments_are_called_so(corpus: Path, tmp_path: Path) -> None:
     result = train({"input": str(corpus), "out_dir": tmp_path, **SIZES})
     assert any(" fragments of chunks, " in line for _, line in result.describe())

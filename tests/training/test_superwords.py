@@ -21,6 +21,7 @@ from peers import encoders
 from tasks import tie_breaks
 
 import bpeflow
+from bpeflow._util.atomic import read_json, write_json
 from bpeflow.backends.base import MergeBackend
 from bpeflow.cli.main import main
 from bpeflow.config import Settings, make_settings
@@ -223,6 +224,11 @@ def test_a_finished_run_is_neither_replaced_nor_repeated_without_a_word(tmp_path
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*.*")} == before
     with pytest.raises(ResumeError, match="max_words"):
         train({**values, "resume": True, "max_words": 2})
+    report = read_json(tmp_path / "run" / "run.json")
+    assert report["learning"]["fingerprint"].pop("words")  # as in reports from before words had this definition
+    write_json(tmp_path / "run" / "run.json", report)
+    with pytest.raises(ResumeError, match="words: None → "):
+        train({**values, "resume": True})
     train({**values, "overwrite": True, "max_words": 1})
     vocab = bpeflow.Tokenizer.load(tmp_path / "run").vocab
     assert max(len(token.split()) for token in vocab.tokens) == 1
