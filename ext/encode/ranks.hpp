@@ -99,7 +99,7 @@ inline std::vector<std::uint32_t> by_length(const Tokens &tokens, const std::arr
 // rank is their id. Return the number of merges. `merges` has room for one per token.
 //
 // All joins inside a token make shorter tokens. So the merges of the shorter tokens join its bytes to two pieces, which
-// are the sides of its own merge, or to more, and then it has none. (Or to one, if a lower token has the same bytes.)
+// are the sides of its own merge, or to more, and then it has none. Of tokens with the same bytes the lowest has it.
 inline std::uint64_t recover_merges(const Tokens &tokens, std::uint32_t *merges) {
     const std::array<std::uint32_t, 256> byte_ids = find_bytes(tokens);
     Pairs pairs(byte_ids.data(), tokens.count());
@@ -110,6 +110,7 @@ inline std::uint64_t recover_merges(const Tokens &tokens, std::uint32_t *merges)
         pairs.add(merge, token, tokens);
     };
 
+    static constexpr std::size_t ahead = 3 * 16; // merges whose slots are awaited from memory at once, three ids each
     const std::vector<std::uint32_t> ids = by_length(tokens, byte_ids);
     auto at = ids.begin();
     for (; at != ids.end() && tokens.length(*at) == 2; ++at) {
@@ -118,9 +119,19 @@ inline std::uint64_t recover_merges(const Tokens &tokens, std::uint32_t *merges)
     }
     pairs.index_bytes();
     Merging merging(pairs);
-    for (; at != ids.end(); ++at) {
-        merging.merge(tokens.bytes(*at), tokens.length(*at));
-        if (merging.count() == 2) add(merging.ids()[0], merging.ids()[1], *at);
+    std::vector<std::uint32_t> made; // left, right and result of the tokens of one length
+    while (at != ids.end()) {
+        made.clear();
+        const std::size_t length = tokens.length(*at);
+        for (; at != ids.end() && tokens.length(*at) == length; ++at) {
+            merging.merge(tokens.bytes(*at), length);
+            if (merging.count() == 2) made.insert(made.end(), {merging.ids()[0], merging.ids()[1], *at});
+        }
+        // No token of this length is inside another one, so they are added together: the slots are fetched in advance.
+        for (std::size_t i = 0; i < made.size(); i += 3) {
+            if (i + ahead < made.size()) pairs.prefetch(made[i + ahead], made[i + ahead + 1]);
+            if (pairs.find(made[i], made[i + 1]) == NO_MERGE) add(made[i], made[i + 1], made[i + 2]);
+        }
     }
 
     std::uint64_t count = 0;

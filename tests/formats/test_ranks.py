@@ -49,6 +49,11 @@ def test_native_code_recovers_the_same_merges(tokens: list[bytes], bytes_after: 
     assert recover_natively(PackedBytes.of(tokens)).tolist() == recover_in_python(tokens).tolist()
 
 
+def test_of_equal_tokens_only_the_first_has_a_merge() -> None:
+    tokens = [*BYTES, b"ab", b"ab", b"abc", b"abd", b"abc"]
+    assert recover_natively(PackedBytes.of(tokens)).tolist() == [[97, 98, 256], [256, 99, 258], [256, 100, 259]]
+
+
 def test_a_long_token_is_recovered() -> None:
     tokens = [*BYTES, *(b"a" * (1 << n) for n in range(1, 15)), b"a" * 3000]
     assert recover_natively(PackedBytes.of(tokens)).tolist() == recover_in_python(tokens).tolist()
