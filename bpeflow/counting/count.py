@@ -253,6 +253,7 @@ class CorpusCounter:
         _, unit = self.settings.whole_weights
         return CorpusReport(
             files=sum(self.corpus.file_counts()),
+            input_bytes=self.corpus.total_bytes,
             sources=describe_sources(self.corpus, documents, unit),
             bytes=documents.bytes,
             documents=documents.documents,

@@ -34,6 +34,7 @@ class CorpusReport:
     """The corpus that was counted.
 
     Attributes:
+        input_bytes: the size of the files as they are stored, compressed or in JSON; None if it is unknown.
         sources: the sources, if there are several or one has settings of its own.
         pattern: the regular expression, not its name, or several.
         scanner: ``"native"`` or ``"regex"``.
@@ -49,6 +50,7 @@ class CorpusReport:
     """
 
     files: int
+    input_bytes: int | None = None
     sources: tuple[SourceReport, ...] = ()
     bytes: int
     documents: int

@@ -16,7 +16,7 @@ def describe_run(report: RunReport) -> Iterator[tuple[str, str]]:
     """Yield labelled lines about a run. One without a label belongs to the line before it."""
     counting = report.counting
     if corpus := report.corpus:
-        stored = _input_bytes(counting) if counting else corpus.bytes
+        stored = corpus.input_bytes or corpus.bytes
         files = f"{format_count(corpus.files, 'file')} of {format_size(stored)}"
         documents = format_count(corpus.documents, "document")
         noun = "fragments of chunks" if counting and counting.cut else "pre-tokens"
@@ -65,13 +65,6 @@ def _counting_details(counting: CountingReport) -> list[str]:
         limit = format_size(counting.memory_limit)
         lines.append(f"{format_size(counting.spilled.bytes)} of counts were spilled to disk: memory_limit is {limit}")
     return lines
-
-
-def _input_bytes(counting: CountingReport) -> int:
-    """Return the size of the input as it is stored, which progress counts too: compressed, or in JSON."""
-    readers = counting.stages.get("stream reader") or counting.stages["counter"]
-    chunks = counting.stages.get("chunk reader", readers)
-    return readers.bytes or chunks.bytes  # the size of standard input is unknown
 
 
 def _merges(learning: LearningReport) -> str:

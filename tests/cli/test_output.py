@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import re
 import signal
@@ -161,3 +162,15 @@ def test_a_long_repeated_token_is_counted_out(tmp_path: Path, capsys: pytest.Cap
     corpus.write_text(" " * 4096, encoding="utf-8")
     assert main(["--input", str(corpus), "--vocab_size", "300", "--out_dir", str(tmp_path / "run")]) == 0
     assert re.search(r"the longest has [\d,]+ bytes: ' ' × \d+\n", capsys.readouterr().out)
+
+
+def test_the_size_of_a_mixture_is_that_of_all_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Streams are read by stages of their own, and segments with and without them are counted one after another."""
+    plain, packed = tmp_path / "plain.txt", tmp_path / "packed.jsonl.gz"
+    plain.write_text("the same few words again\n" * 2000, encoding="utf-8")
+    with gzip.open(packed, "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps({"text": f"other words {number}"}) + "\n" for number in range(3000))
+    arguments = ["--input", str(plain), str(packed), "--vocab_size", "300", "--segment_size", "20kb"]
+    assert main([*arguments, "--out_dir", str(tmp_path / "run"), "--executor", "processes"]) == 0
+    kilobytes = f"{(plain.stat().st_size + packed.stat().st_size) / 1000:.1f} kB"
+    assert f"in 2 files of {kilobytes} and " in capsys.readouterr().out
