@@ -272,7 +272,7 @@ def test_tables_are_written_with_a_column_for_each_input(
     assert re.findall(r"^\*\*(.*)\*\*$", text, re.MULTILINE) == [table.title for table in measured]
     assert text.count("| | corpus.txt | other.txt |\n|---|---|---|\n") == len(measured) == 3
     assert "gigatoken: gigatoken is not installed" in text
-    cell = r"[\d.e-]+ s(, × [\d.]+)?, \d+ MB"
+    cell = r"[\d.e-]+ s(, × [\d.]+)?, [\d,]+ MB"
     for name in ("bpeflow", "bpeflow-1", "bpeflow-superwords", "bpeflow-c"):
         assert re.search(rf"^\| {name} \| {cell} \| {cell} \|$", text, re.MULTILINE), name
 
