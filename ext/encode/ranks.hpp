@@ -110,7 +110,8 @@ inline std::uint64_t recover_merges(const Tokens &tokens, std::uint32_t *merges)
         pairs.add(merge, token, tokens);
     };
 
-    static constexpr std::size_t ahead = 3 * 16; // merges whose slots are awaited from memory at once, three ids each
+    static constexpr std::size_t ahead =
+        std::size_t{3} * 16; // merges whose slots are awaited from memory at once, three ids each
     const std::vector<std::uint32_t> ids = by_length(tokens, byte_ids);
     auto at = ids.begin();
     for (; at != ids.end() && tokens.length(*at) == 2; ++at) {

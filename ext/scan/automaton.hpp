@@ -198,13 +198,15 @@ class Automaton {
     // The tables may come from a damaged cache.
     static void check(const bpeflow_step &given) {
         const std::size_t columns = std::size_t{given.classes} + 1;
-        require(given.next && given.states > 0 && given.states < 1 << 15 && given.cuts);
+        if (!given.next || !given.cuts) throw Failure{BPEFLOW_BAD_ARGUMENT};
+        require(given.states > 0 && given.states < 1 << 15);
         require(std::all_of(given.next, given.next + given.states * columns,
                             [&](std::uint16_t next) { return next >> 1 <= given.states; }));
         // No match is empty: none ends before the first character.
         require(std::all_of(given.next, given.next + columns, [](std::uint16_t next) { return !(next & 1); }));
         if (given.configs == 0) return;
-        require(given.moves && given.flags && given.info && given.gap_start < given.configs);
+        if (!given.moves || !given.flags || !given.info) throw Failure{BPEFLOW_BAD_ARGUMENT};
+        require(given.gap_start < given.configs);
         require(std::all_of(given.moves, given.moves + given.configs * columns,
                             [&](std::uint16_t config) { return config < given.configs; }));
     }

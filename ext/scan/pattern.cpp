@@ -28,11 +28,14 @@ Pattern::Pattern(const bpeflow_step *given, std::uint32_t count, std::uint32_t p
     steps.reserve(count);
     for (std::uint32_t i = 0; i < count; i++) steps.emplace_back(given[i]);
     std::vector<Automaton> fewer;
-    for (const Automaton &step : steps)
-        if (std::optional<Automaton> both; !fewer.empty() && (both = Join::of(fewer.back(), step)))
+    for (const Automaton &step : steps) {
+        std::optional<Automaton> both;
+        if (!fewer.empty()) both = Join::of(fewer.back(), step);
+        if (both)
             fewer.back() = *std::move(both);
         else
             fewer.push_back(step);
+    }
     if (fewer.size() < steps.size()) joined = std::move(fewer);
 }
 
