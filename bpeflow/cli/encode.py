@@ -36,7 +36,7 @@ at random for val.bin. --engine ray encodes on a Ray cluster. --out - prints the
   bpeflow encode --tokenizer runs/owt --input owt/ --out train.bin --shard_tokens 100m --val_fraction 0.005
   bpeflow encode --tokenizer runs/owt --input owt/ --out owt.bin --format megatron
   bpeflow encode --tokenizer runs/owt --input /shared/owt --out /shared/train.bin --engine ray
-  bpeflow encode --tokenizer runs/owt --input web/ --special_tokens_as_text --separator '' --out web.bin
+  bpeflow encode --tokenizer runs/owt --input web/ --special_tokens_as_text --separator '' --index --out web.bin
 """
 
 

@@ -207,7 +207,7 @@ def _encode(
         input_bytes=done,
         seconds=perf_counter() - started,
     )
-    _warn(encoded, work.encoder.tokenizer, tokens)
+    _warn(encoded, work.encoder, tokens)
     replace(statistics, documents=writer.documents + statistics.skipped_documents).log_left_out(log)
     return encoded
 
@@ -232,20 +232,17 @@ def _why_not_resumable(corpus: Corpus, options: EncodeSettings) -> str | None:
     return None
 
 
-def _warn(encoded: EncodedCorpus, tokenizer: Tokenizer, tokens: TokenSet) -> None:
+def _warn(encoded: EncodedCorpus, encoder: ChunkEncoder, tokens: TokenSet) -> None:
     """Warn of token files that are probably not what the user wants."""
     path, documents = tokens.path, encoded.documents
     if not encoded.tokens:
         log.warning("%s: no ids, because the corpus has no text", path)
     if tokens.options.val_fraction and not 0 < encoded.val_documents < documents:
         log.warning("%s: a split has none of the %d documents; change val_fraction or seed", path, documents)
-    separated = tokens.options.end_token is not None or tokenizer.special_tokens or tokens.has_index
+    separated = tokens.options.end_token is not None or encoder.end_id is not None or tokens.has_index
     if not separated and documents > 1:
-        log.warning(
-            "%s: nothing separates its %d documents, as the tokenizer has no special tokens; add an index (--index)",
-            path,
-            documents,
-        )
+        ends = "give end_token or" if encoder.tokenizer.special_tokens else "the tokenizer has no special tokens:"
+        log.warning("%s: nothing separates its %d documents; %s add an index (--index)", path, documents, ends)
 
 
 def encode_documents(tokenizer: Tokenizer, documents: Any, dst: str | Path, **arguments: Any) -> EncodedCorpus:

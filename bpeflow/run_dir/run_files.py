@@ -242,7 +242,9 @@ def read_record(folder: Path) -> RecordedRun | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, TypeError) as error:
-        raise ResumeError(f"{path} is damaged ({error}): repeat the settings of the run to resume it") from None
+        raise ResumeError(
+            f"{path} is damaged ({error}): delete it, and repeat the settings of the run to resume it"
+        ) from None
 
 
 # ---- merges learned so far ----

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ from bpeflow.dataset.corpus_encoder import ChunkEncoder, EncodedChunk
 from bpeflow.dataset.encode import encode_file
 from bpeflow.errors import OutOfMemoryError
 from bpeflow.flow import in_order
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 Numbered = tuple[int, EncodedChunk]
 
@@ -84,6 +86,7 @@ from bpeflow.dataset.decode import decode_file
 from bpeflow.dataset.encode import encode_file
 from bpeflow.errors import OutOfMemoryError
 from bpeflow.flow import in_order
+from bpeflow.tokenizer.tokenizer import Tokenizer
 small, large, out, text, options = sys.argv[1:]
 tokenizer = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
 def both(source):
@@ -117,3 +120,19 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path, options: dict[str,
     )
     assert int(done.stdout) < 20_000_000
     assert (tmp_path / "text.txt").stat().st_size == large.stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [({"separator": ""}, True), ({"separator": "", "end_token": ""}, False), ({"separator": "", "index": True}, False),
+     ({"separator": "", "end_token": "<|endoftext|>"}, False), ({}, False)],
+)  # fmt: skip
+def test_documents_that_cannot_be_told_apart_are_reported(
+    options: dict[str, Any], warned: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = [json.dumps({"text": text}) for text in ("ab", "c")]
+    (tmp_path / "a.jsonl").write_text("\n".join(texts), encoding="utf-8")
+    tokenizer = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [], ["<|endoftext|>"])
+    encode_file(tokenizer, tmp_path / "a.jsonl", tmp_path / "train.bin", **options)
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert any("nothing separates its 2 documents; give end_token or" in message for message in said) == warned
