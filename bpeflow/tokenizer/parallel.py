@@ -108,12 +108,12 @@ def encoded_batches(encoder: Encoder, pretokens: WordCounts) -> Iterator[tuple[i
 
     Yield the number of each batch's first pre-token, the ids, and where each pre-token ends.
     """
+    # Here and not in the threads: counts that were unloaded are read again for it.
+    data, offsets, number = pretokens.data, pretokens.offsets, len(pretokens)
 
     def encode(begin: int, end: int) -> tuple[int, NDArray[Any], NDArray[np.int64]]:
-        offsets = pretokens.offsets[begin : end + 1]
-        return begin, *encoder.encode_pretokens(pretokens.data, offsets, np.dtype(np.uint32))
+        return begin, *encoder.encode_pretokens(data, offsets[begin : end + 1], np.dtype(np.uint32))
 
-    number = len(pretokens)
     return in_threads([(i, min(i + _BATCH, number)) for i in range(0, number, _BATCH)], encode, None)
 
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import pickle
+import threading
 import zipfile
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bpeflow.counting.count_files import read_npz
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.shards import MAX_COUNT
 from bpeflow.errors import CountOverflowError, FormatError, InputTypeError
+from bpeflow.tokenizer.parallel import encoded_batches
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 tables = st.dictionaries(st.binary(min_size=1, max_size=8), st.integers(1, 2**63 - 1), max_size=20)
 addends = st.dictionaries(st.binary(min_size=1, max_size=2), st.integers(1, 2**62 - 1), max_size=8)
@@ -358,3 +363,25 @@ def test_a_file_that_is_damaged_meanwhile_is_reported(tmp_path: Path) -> None:
     path.write_bytes(b"")
     with pytest.raises(FormatError, match="not a file of pre-token counts"):
         counts["low"]
+
+
+def test_unloaded_counts_are_read_once_by_the_thread_that_encodes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads that read the file at the same time share its position, and took it for damaged."""
+    readers: list[threading.Thread] = []
+
+    def read(file: Any) -> Any:
+        readers.append(threading.current_thread())
+        return read_npz(file)
+
+    counts = PretokenCounts.from_mapping({f"{number:04}": 1 for number in range(1000)})
+    counts.dump(tmp_path / "counts.npz")
+    counts.kept_in(tmp_path / "counts.npz")
+    monkeypatch.setattr("bpeflow.counting.counts.read_npz", read)
+    monkeypatch.setattr("bpeflow.tokenizer.parallel._BATCH", 10)
+    encoder = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])._encoder
+    expected = [ids.tolist() for _, ids, _ in encoded_batches(encoder, counts)]
+    counts.unload()
+    assert [ids.tolist() for _, ids, _ in encoded_batches(encoder, counts)] == expected
+    assert readers == [threading.current_thread()]
