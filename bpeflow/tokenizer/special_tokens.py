@@ -79,10 +79,12 @@ class SpecialTokens:
         >>> [specials.spans(b"abc", position) for position in range(4)]
         [False, True, True, False]
         """
-        for found in self.literals.occurrences(text, max(position - self.longest + 1, 0)):
-            if found.start >= position:
+        start = max(position - self.longest + 1, 0)
+        near = bytes(text[start : position + self.longest - 1])  # the next special token may be far away, or nowhere
+        for found in self.literals.occurrences(near, 0):
+            if found.start >= position - start:
                 return False
-            if found.end > position:
+            if found.end > position - start:
                 return True
         return False
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 import weakref
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from small import SPECIALS, small_spec, special_text
 
+from bpeflow._util.literals import Literals
 from bpeflow.errors import ConfigError, InputTypeError, SpecialTokenError
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokenControl, SpecialTokens
 from bpeflow.tokenizer.tokenizer import Tokenizer
@@ -172,3 +175,25 @@ def test_many_or_long_special_tokens_cost_little_time(encoder: str, tokens: list
     assert tokenizer.decode(expected) == text
     assert str(tokenizer.explain(text[:100]))
     assert time.process_time() - started < 5
+
+
+@given(
+    text=st.text("abc", max_size=12), position=st.integers(0, 12), names=st.sets(st.text("abc", min_size=1, max_size=4))
+)
+def test_a_special_token_spans_a_position_if_one_begins_before_it_and_ends_behind(
+    text: str, position: int, names: set[str]
+) -> None:
+    specials = SpecialTokens.of({name: 300 + number for number, name in enumerate(sorted(names))})
+    position = min(position, len(text))
+    starts = [(start, name) for name in names for start in range(len(text)) if text.startswith(name, start)]
+    expected = any(start < position < start + len(name) for start, name in starts)
+    for given_text in (text.encode(), memoryview(text.encode())):
+        assert specials.spans(given_text, position) == expected
+
+
+def test_text_far_from_a_cut_is_not_searched_for_special_tokens() -> None:
+    """Otherwise cutting a large text without any takes a time that grows with its square."""
+    specials = SpecialTokens.of({"<|endoftext|>": 300, "<s>": 301})
+    with patch.object(Literals, "find", autospec=True, side_effect=Literals.find) as find:
+        assert not specials.spans(b"a" * 10_000, 5000)
+    assert max(len(call.args[1]) for call in find.call_args_list) < 50
