@@ -84,7 +84,7 @@ SUBJECT = Subject(
         _peer(
             "rustbpe",
             "rustbpe",
-            "train_from_iterator on documents, GPT-2's original pattern; ties: smallest ids; reports tokens instead of "
+            "train_from_iterator on documents, gpt2's pattern in its original form; ties: smallest ids; reports tokens instead of "
             "pairs, so tokens are compared",
             _AS_RUSTBPE,
             patterns=None,
