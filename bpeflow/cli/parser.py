@@ -37,6 +37,7 @@ _ELSEWHERE = {
     "--num_workers": ("--num_counter", "--threads"),
     "--workers": ("--num_counter", "--threads"),
     "--seed": (),  # nothing to train is random
+    "--weight": (),  # of a source: `sources` in a config, or by --set
     "--pattern": (),  # no misspelling: these counts or this corpus have a pattern already
 }
 

@@ -102,6 +102,8 @@ def _explain(model: type[BaseModel], details: Any) -> str:
         message = re.sub(r"\d{5,}", lambda number: f"{int(number[0]):,}", message.partition(", unable to")[0])
     if details["type"] == "string_too_short":
         message = "must not be empty"
+    if details["type"] == "model_type":
+        message = "need lines of the form `key: value` below it"
     meaning = "" if details["type"] == "value_error" else _meaning(model, key)
     return f"{key}: {message}, found {short_repr(details['input'])}{meaning}"
 
@@ -111,6 +113,7 @@ def _nearest(model: type[BaseModel], key: str) -> str:
     settings = list(all_settings(model))
     names = [setting.key for setting in settings]
     known = {name.rpartition(".")[2]: name for name in reversed(names)} | {name: name for name in (*_SECTIONS, *names)}
+    known |= {"sources.share": "sources.weight"}
     known |= {flag.lstrip("-"): setting.key for setting in settings for flag in setting.flags or ()}
     close = close_matches(_without_indices(key), known)
     if close and known[close[0]] != key:
