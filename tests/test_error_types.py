@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,18 @@ import pytest
 from pydantic import ValidationError
 
 import bpeflow
-from bpeflow import Tokenizer
-from bpeflow.errors import AlreadyExistsError, BpeflowError, CorpusError, InputTypeError, MissingLibraryError
+from bpeflow import Tokenizer, errors
+from bpeflow._util.atomic import name_errors
+from bpeflow.counting.segments import write_segment
+from bpeflow.counting.shards import PARTITIONS, Shard, explain_write_error
+from bpeflow.errors import (
+    AlreadyExistsError,
+    BpeflowError,
+    CorpusError,
+    InputTypeError,
+    MissingLibraryError,
+    ScratchError,
+)
 
 
 @pytest.fixture
@@ -39,6 +51,10 @@ def used_up() -> Any:
         (lambda t, path: t.encode_to_numpy("a", dtype="int8"), ValueError),
         (lambda t, path: t.decode([70_000]), ValueError),
         (lambda t, path: t.encode(None), TypeError),
+        (lambda t, path: Tokenizer.train(iter(["a"]), 300, min_freq=2), TypeError),
+        (lambda t, path: bpeflow.train({"input": iter(["a"]), "vocab_sise": 300}), ValueError),
+        (lambda t, path: bpeflow.train(path / "nope.yaml"), FileNotFoundError),
+        (lambda t, path: bpeflow.learn_merges({"ab": 1 << 63}, 300), OverflowError),
     ],
 )
 def test_errors_are_also_what_python_calls_them(
@@ -48,6 +64,24 @@ def test_errors_are_also_what_python_calls_them(
         call(tokenizer, tmp_path)
     assert isinstance(caught.value, BpeflowError)
     assert not isinstance(caught.value, ValidationError)
+
+
+@pytest.mark.parametrize("name", sorted({*errors.__all__} - {"BpeflowError"}))
+def test_every_error_is_of_a_built_in_kind(name: str) -> None:
+    kind = getattr(errors, name)
+    assert any(base.__module__ == "builtins" for base in set(kind.__mro__) - {Exception, BaseException, object})
+    assert str(pickle.loads(pickle.dumps(kind("said")))) == "said"
+
+
+def test_errors_with_an_explanation_are_not_explained_again(tmp_path: Path) -> None:
+    """Some are an OSError, which has neither a number nor a file."""
+    gone = Shard.in_file(range(PARTITIONS), [1] * PARTITIONS, [9] * PARTITIONS, Path(__file__))
+    with pytest.raises(ScratchError, match=r"^cannot read back the counts in .*gone: No such file"):
+        write_segment(tmp_path / "new", [replace(gone, path=tmp_path / "gone")])
+    with pytest.raises(ScratchError, match=r"^read$"), explain_write_error(tmp_path):
+        raise ScratchError("read")
+    with pytest.raises(ScratchError, match=r"^read$"), name_errors(tmp_path):
+        raise ScratchError("read")
 
 
 def test_a_missing_library_is_an_import_error(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,11 +72,14 @@ def api() -> str:
         if inspect.isclass(value):
             for member_name, member in _members(value):
                 parts += _entry(f"{name}.{member_name}", member, "###")
-    parts.append("\n## Exceptions\n")
+    parts.append(
+        "\n## Exceptions\n\nEach is also of the built-in kind that a caller expects.\n\n"
+        "| exception | a kind of | meaning |\n|---|---|---|\n"
+    )
     for name in sorted(errors.__all__):
         value = getattr(errors, name)
         bases = ", ".join(f"`{base.__name__}`" for base in value.__bases__)
-        parts.append(f"\n### `{name}`\n\nA kind of {bases}. {inspect.getdoc(value)}\n")
+        parts.append(f"| `{name}` | {bases} | {_markdown(inspect.getdoc(value) or '')} |\n")
     return "".join(parts)
 
 
