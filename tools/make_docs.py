@@ -103,7 +103,9 @@ def _entry(name: str, value: Any, level: str) -> Iterator[str]:
 def _signature(value: Any) -> str:
     signature = inspect.signature(value)
     signature = getattr(signature, "written", signature)
-    parameters = [parameter for name, parameter in signature.parameters.items() if name not in ("self", "cls")]
+    parameters = [
+        parameter for name, parameter in signature.parameters.items() if name not in ("self", "cls", "_unknown")
+    ]
     shown = [*map(_parameter, parameters)]
     keyword = next((i for i, parameter in enumerate(parameters) if parameter.kind == parameter.KEYWORD_ONLY), None)
     if keyword is not None:

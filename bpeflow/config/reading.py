@@ -114,7 +114,8 @@ def _nearest(model: type[BaseModel], key: str) -> str:
     settings = list(all_settings(model))
     names = [setting.key for setting in settings]
     known = {name.rpartition(".")[2]: name for name in reversed(names)} | {name: name for name in (*_SECTIONS, *names)}
-    known |= {"sources.share": "sources.weight"}
+    workers = "num_counter" if "num_counter" in names else "num_threads"
+    known |= {"sources.share": "sources.weight", "num_workers": workers, "num_processes": workers}
     known |= {flag.lstrip("-"): setting.key for setting in settings for flag in setting.flags or ()}
     close = close_matches(_without_indices(key), known)
     if close and known[close[0]] != key:
