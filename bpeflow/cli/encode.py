@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from bpeflow._util.text import format_count, format_size, one_line
-from bpeflow.cli.parser import Parser, add_output_flag, add_quiet_flag, add_tokenizer_flag, description
+from bpeflow.cli.parser import Parser, add_quiet_flag, add_tokenizer_flag, description
 from bpeflow.cli.progress import observing, print_summary
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
 from bpeflow.config.encoding import EncodeSettings
@@ -44,7 +44,10 @@ def encode_parser() -> Parser:
     """Return the parser of its flags."""
     parser = Parser("encode", _ENCODE)
     add_tokenizer_flag(parser)
-    add_output_flag(parser, "token file to write, or - for the ids on standard output", standard_output=True)
+    parser.add_argument(
+        "--out", "-o", metavar="FILE", type=Path, required=True,
+        help="token file to write, or - for the ids on standard output",
+    )  # fmt: skip
     add_corpus_flags(parser, EncodeSettings)
     add_quiet_flag(parser)
     return parser
@@ -113,11 +116,10 @@ def decode_parser() -> Parser:
     parser.add_argument(
         "--input", "-i", metavar="FILE", type=Path, required=True, dest="source", help="token file to read"
     )
-    add_output_flag(parser, "text file to write")
+    parser.add_output("--out", "-o", metavar="FILE", required=True, help="text file to write")
     parser.add_argument(
         "--any_tokenizer", action="store_true", help="decode even if the file was encoded with another tokenizer"
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace an existing text file")
     add_quiet_flag(parser)
     return parser
 

@@ -84,8 +84,8 @@ SUBJECT = Subject(
         _peer(
             "rustbpe",
             "rustbpe",
-            "train_from_iterator on documents, gpt2's pattern in its original form; ties: smallest ids; reports tokens instead of "
-            "pairs, so tokens are compared",
+            "train_from_iterator on documents, gpt2's pattern in its original form; ties: smallest ids; reports tokens "
+            "instead of pairs, so tokens are compared",
             _AS_RUSTBPE,
             patterns=None,
         ),
