@@ -174,7 +174,7 @@ def test_the_layout_is_the_docstrings_of_the_rooms(document: str, prefix: str) -
 
 
 def test_every_public_name_is_in_the_reference() -> None:
-    shown = re.findall(r"^##+ `(\w+)`", (ROOT / "docs/api.md").read_text(encoding="utf-8"), re.MULTILINE)
+    shown = re.findall(r"^(?:##+|\|) `(\w+)`", (ROOT / "docs/api.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(shown) == sorted({*bpeflow.__all__} - {"__version__"})
 
 

@@ -12,7 +12,7 @@ from bpeflow._util.text import one_line
 from bpeflow.cli.parser import Parser
 from bpeflow.cli.settings import add_run_flags, settings_of
 from bpeflow.config import Settings, load_values
-from bpeflow.errors import ConfigError, CorpusError, ScratchError, WorkerDiedError
+from bpeflow.errors import ConfigError, CorpusError, FolderInUseError, FormatError, ScratchError, WorkerDiedError
 
 if TYPE_CHECKING:
     from bpeflow.progress import Observer
@@ -80,7 +80,7 @@ def run_training(settings: Settings, quiet: bool, work: Callable[[Observer], Tra
     try:
         with observing(quiet) as observer:
             result = work(observer)
-    except (ConfigError, CorpusError):  # some of which are an OSError, too
+    except (ConfigError, CorpusError, FolderInUseError, FormatError):  # some of which are an OSError, too
         raise
     except (KeyboardInterrupt, OSError, ScratchError, WorkerDiedError):
         log.info("%s", how_to_continue(settings.out_dir))
