@@ -65,6 +65,18 @@ def test_the_python_of_a_page_runs(document: str, tmp_path: Path) -> None:
     assert "Tokenizer(" in run(script.replace('"omp"', '"auto"'), tmp_path)
 
 
+def test_the_first_commands_of_the_home_page_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/index.md").read_text(encoding="utf-8").partition("## The first three things to do")[2]
+    commands = re.findall(r"^    bpeflow (.*)$", page, re.MULTILINE)
+    assert len(commands) == 2
+    for command in commands:
+        assert main(shlex.split(command)) == 0
+    assert "border of pre-tokens" in capsys.readouterr().out
+
+
 def test_the_home_page_shows_what_its_example_prints(tmp_path: Path) -> None:
     page = dedent((ROOT / "docs/index.md").read_text(encoding="utf-8").partition("3. Use it in Python:")[2])
     script, shown = re.findall(r"^    ```(?:python|text)\n(.*?)^    ```", page, re.MULTILINE | re.DOTALL)

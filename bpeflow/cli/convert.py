@@ -63,7 +63,7 @@ File name extensions select the formats.
 
 def counts_parser() -> Parser:
     """Return the parser of its flags."""
-    parser = Parser("counts", _COUNTS, "SRC DST")
+    parser = Parser("counts", _COUNTS, "SRC DST [flags]")
     parser.add_argument("source", metavar="SRC", type=Path, help="run folder, or counts as .npz or .tsv")
     parser.add_output("target", metavar="DST", help="counts to write")
     return parser

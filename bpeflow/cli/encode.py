@@ -42,7 +42,7 @@ at random for val.bin. --engine ray encodes on a Ray cluster. --out - prints the
 
 def encode_parser() -> Parser:
     """Return the parser of its flags."""
-    parser = Parser("encode", _ENCODE)
+    parser = Parser("encode", _ENCODE, "--tokenizer PATH --input PATH ... --out FILE [flags]")
     add_tokenizer_flag(parser)
     parser.add_argument(
         "--out", "-o", metavar="FILE", type=Path, required=True,
@@ -111,7 +111,7 @@ Decode a token file to the text that it was made from. End tokens become their t
 
 def decode_parser() -> Parser:
     """Return the parser of its flags."""
-    parser = Parser("decode", _DECODE)
+    parser = Parser("decode", _DECODE, "--tokenizer PATH --input FILE --out FILE [flags]")
     add_tokenizer_flag(parser)
     parser.add_argument(
         "--input", "-i", metavar="FILE", type=Path, required=True, dest="source", help="token file to read"

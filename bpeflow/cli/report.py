@@ -20,7 +20,7 @@ evaluate compares several runs.
 
 def report_parser() -> Parser:
     """Return the parser of its flags."""
-    parser = Parser("report", _DESCRIPTION, "RUN")
+    parser = Parser("report", _DESCRIPTION, "RUN [flags]")
     parser.add_argument("run", metavar="RUN", type=Path, help="run folder")
     parser.add_output(
         "--out", "-o", metavar="FILE", help="page to write (default: report.html in the run folder, replaced)"
