@@ -31,9 +31,9 @@ from bpeflow.vocab import Merge
 
 _DESCRIPTION = """\
 Learn the same merges with several backends in turn, and check that the results are equal. A table shows for each the
-seconds for set-up, the selection of pairs, the update of pre-tokens, and the rest (loading counts, returning merges); how
-many occurrences of pairs were visited, and how many of them merged; how many entries of the heap were stale; the number
-of pairs; and the memory of its tables. Settings are as for merge.
+seconds for set-up, the selection of pairs, the update of pre-tokens, and the rest (loading counts, returning merges);
+how many occurrences of pairs were visited, and how many of them merged; how many entries of the heap were stale; the
+number of pairs; and the memory of its tables. Settings are as for merge.
 
   bpeflow compare --counts runs/owt --backends c,omp --threads 1,2,4 --rounds 5
 """
