@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -380,7 +380,7 @@ class Vocab(Mapping[int, bytes]):
     def build(
         cls,
         merges: Iterable[Merge],
-        special_tokens: Sequence[str] = (),
+        special_tokens: str | Iterable[str] = (),
         *,
         special_tokens_first: bool = False,
         reuse_tokens: bool = False,
@@ -404,7 +404,7 @@ class Vocab(Mapping[int, bytes]):
         >>> Vocab.build([(b"t", b"h"), (b"th", b"e")], max_tokens=257).merges
         ((b't', b'h'),)
         """
-        builder = _VocabBuilder(reuse_tokens)
+        builder, special_tokens = _VocabBuilder(reuse_tokens), _as_texts(special_tokens)
         if special_tokens_first:
             specials = {token: builder.add_special(token) for token in special_tokens}
             for byte in BYTES_BY_CHARACTER:
@@ -419,7 +419,7 @@ class Vocab(Mapping[int, bytes]):
     def extend(
         self,
         merges: Iterable[Merge],
-        special_tokens: Iterable[str] = (),
+        special_tokens: str | Iterable[str] = (),
         *,
         reuse_tokens: bool = False,
         max_tokens: int | None = None,
@@ -444,7 +444,7 @@ class Vocab(Mapping[int, bytes]):
         """
         builder = _VocabBuilder(True, self.tokens, self.reusable_ids(special_tokens=reuse_tokens))
         specials = dict(self.special_tokens)
-        for token in special_tokens:
+        for token in _as_texts(special_tokens):
             if token not in specials:
                 specials[token] = builder.add_special(token) if reuse_tokens else builder.append(token.encode())
         taken = builder.add_merges(merges, max_tokens)
@@ -479,6 +479,15 @@ def _read_only(merge_ids: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """Make a shared array read-only."""
     merge_ids.flags.writeable = False
     return merge_ids
+
+
+def _as_texts(special_tokens: str | Iterable[str]) -> tuple[str, ...]:
+    """Return one special token or several as a tuple. Raises `InputTypeError` if one is not a `str`."""
+    listed = (special_tokens,) if isinstance(special_tokens, str) else tuple(special_tokens)
+    for token in listed:
+        if not isinstance(token, str):
+            raise InputTypeError(f"special token {token!r} is {type(token).__name__}, not str")
+    return listed
 
 
 class _VocabBuilder:

@@ -250,7 +250,7 @@ def encode_documents(tokenizer: Tokenizer, documents: Any, dst: str | Path, **ar
     Raises `InputTypeError` for a single text, and as `encode_file` does.
     """
     check_iterable(documents)
-    if isinstance(documents, str | bytes | Mapping):
+    if isinstance(documents, str | bytes | Mapping) or not isinstance(documents, Iterable):
         raise InputTypeError(f"documents is a single {type(documents).__name__}; pass a list of documents")
     return encode_file(tokenizer, iter(documents), dst, **arguments)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow._util.text import short_names
+from bpeflow._util.text import as_path, short_names
 from bpeflow.config import CorpusSettings, CountSettings, SourceSettings, make_settings
 from bpeflow.config.sections import whole_weights
 from bpeflow.config.settings import UNNAMED_SOURCE
@@ -149,7 +149,7 @@ def _load(
     if baseline is not None:
         base = str(baseline)
         if base not in names.values():
-            path = str(Path(baseline))
+            path = str(as_path(baseline, "baseline"))
             if path not in given and not Path(path).exists():
                 known = ", ".join(names.values())
                 raise ConfigError(f"baseline: {base} is neither a path nor one of the tokenizers ({known})")

@@ -17,7 +17,14 @@ from numpy.typing import DTypeLike, NDArray
 
 import bpeflow
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, as_path, unknown_name
-from bpeflow.errors import ConfigError, InputTypeError, NativeUnavailableError, SpecialTokenError, UnknownTokenError
+from bpeflow.errors import (
+    ConfigError,
+    InputTypeError,
+    NativeUnavailableError,
+    SpecialTokenError,
+    TokenizerNotFoundError,
+    UnknownTokenError,
+)
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens, tokenizer_hash
 from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.signatures import takes_settings
@@ -36,6 +43,7 @@ from bpeflow.tokenizer.special_tokens import (
 )
 from bpeflow.tokenizer.streaming import StreamDecoder, TextCutter, encode_stream
 from bpeflow.tokenizer.validate import (
+    NO_BATCH,
     Ids,
     as_utf8,
     documents_of,
@@ -302,7 +310,11 @@ class Tokenizer:
         """
         from bpeflow.formats import any_format
 
-        spec = any_format.load(source, pattern, special_tokens or (), known, normalizer)
+        try:
+            spec = any_format.load(source, pattern, special_tokens or (), known, normalizer)
+        except TokenizerNotFoundError as error:
+            hint = "" if Path(str(source)).exists() else "; from_pretrained takes published names"
+            raise TokenizerNotFoundError(f"{error}{hint}") from None
         return cls.from_spec(spec, encoder=encoder, cache_bytes=cache_bytes)
 
     from_file = load
@@ -777,7 +789,7 @@ class Tokenizer:
 
         Invalid arguments raise at once, as for `encode`. Errors in the text raise when the stream reaches them.
         """
-        if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
+        if isinstance(texts, NO_BATCH) or not isinstance(texts, Iterable):
             hint = "; for a single text use encode" if isinstance(texts, str) else ""
             raise InputTypeError(f"pieces of a text must be an iterable of str, not {type(texts).__name__}{hint}")
         specials = self._control.allowed(allowed_special)

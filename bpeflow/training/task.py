@@ -143,7 +143,7 @@ def _load(path: Path, settings: Settings) -> TokenizerSpec:
                 raise
             base = formats.load(path, given)
     except FormatError as error:
-        raise FormatError(f"init_from: {error}") from None
+        raise type(error)(f"init_from: {error}") from None
     alone = format_.name == "gpt2" and not (file.parent / gpt2.TOKENIZER_FILE).is_file()
     if alone and base.pattern == "gpt2":  # not the two files of another known tokenizer
         base = replace(base, normalizer=settings.normalizer)
