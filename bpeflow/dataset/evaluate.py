@@ -79,8 +79,8 @@ def evaluate(
         progress: show progress on standard error, or in the notebook.
         observer: progress callbacks, instead.
         options: the other settings of `bpeflow.config.CorpusSettings`: `sources`, `input_format`, `text_field`,
-            `text_column`, `exclude`, `separator`, `invalid_utf8`, `bad_records`. By default, the separator is each
-            tokenizer's first special token.
+            `text_column`, `exclude`, `separator`, `invalid_utf8`, `bad_records`. By default, the separator is the
+            special token of each tokenizer that ends documents (`Tokenizer.eot_token`).
 
     Returns:
         The results for each corpus and, if there are several, for all of them together, each multiplied by its weight.
