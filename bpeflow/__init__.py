@@ -112,9 +112,12 @@ def _hint(name: str) -> str:
     """Return what to use instead of a name, as the end of a message."""
     if name.startswith("_"):
         return ""
-    if name in ("from_file", "from_files", "from_pretrained", "get_encoding", "load", "train_from_iterator"):
-        return f"; use bpeflow.Tokenizer.{'from_pretrained' if name == 'get_encoding' else name}"
     from bpeflow._util.text import close_matches
+    from bpeflow.tokenizer.tokenizer import Tokenizer
+
+    method = "from_pretrained" if name == "get_encoding" else name
+    if hasattr(Tokenizer, method):
+        return f"; use bpeflow.Tokenizer.{method}"
 
     known = {public.lower(): public for public in __all__}
     return "".join(f"; did you mean {known[close]!r}?" for close in close_matches(name.lower(), known))

@@ -1,9 +1,10 @@
 """All exceptions that bpeflow raises on purpose, and which of others mean that memory ran out.
 
 They derive from `BpeflowError`, except `FlowError` and `WorkerDiedError`: these belong to the flow framework, which
-does not depend on the rest of bpeflow, and are only re-exported here. Where Python has an exception for the same
-thing, they also derive from that: `ValueError` (settings, files and text with wrong content), `TypeError`,
-`FileNotFoundError`, `FileExistsError`, `ImportError`, `MemoryError`.
+does not depend on the rest of bpeflow, and are only re-exported here. Each also derives from the built-in exception for
+the same thing: `ValueError` (settings, files and text with wrong content), `TypeError` (arguments), `OSError`,
+`OverflowError`, `ImportError`, `MemoryError`, or else `RuntimeError`. Those that are an `OSError` have no `errno`: code
+that catches errors of the operating system to explain them lets these pass.
 
 Each exception takes a single message, so that it can be pickled and sent between processes. The message says what went
 wrong, where, and what to do about it.
@@ -24,6 +25,7 @@ __all__ = [
     "BadRecordError",
     "BpeflowError",
     "ConfigError",
+    "ConfigNotFoundError",
     "CorpusError",
     "CorpusNotFoundError",
     "CountOverflowError",
@@ -50,6 +52,7 @@ __all__ = [
     "TaskLostError",
     "TokenFileNotFoundError",
     "TokenizerNotFoundError",
+    "UnknownSettingError",
     "UnknownTokenError",
     "UnmatchedTextError",
     "WorkerDiedError",
@@ -64,8 +67,16 @@ class ConfigError(BpeflowError, ValueError):
     """A missing, unknown or out-of-range setting. Raised before any work is done."""
 
 
+class ConfigNotFoundError(ConfigError, FileNotFoundError):
+    """A config file that does not exist."""
+
+
 class SettingsError(ConfigError):
     """Invalid settings, each on a line of the message."""
+
+
+class UnknownSettingError(SettingsError, TypeError):
+    """An unknown setting, such as a misspelled keyword argument, with the nearest known one."""
 
 
 class PatternError(ConfigError):
@@ -84,7 +95,7 @@ class ResumeError(ConfigError):
     """An interrupted run that cannot be resumed as requested, with what has changed and what the options are."""
 
 
-class FolderInUseError(BpeflowError):
+class FolderInUseError(BpeflowError, OSError):
     """A run folder that another run is using."""
 
 
@@ -104,11 +115,11 @@ class BadRecordError(CorpusError):
     """A line that is not a JSON object, or a record without text. Raised under ``bad_records: error``."""
 
 
-class CountOverflowError(BpeflowError):
+class CountOverflowError(BpeflowError, OverflowError):
     """A count, or a sum of counts, that does not fit 64 bits."""
 
 
-class ScratchError(BpeflowError):
+class ScratchError(BpeflowError, OSError):
     """Counts that cannot be written to the scratch folder or read back, usually because the disk is full."""
 
 
@@ -144,11 +155,11 @@ class UnknownTokenError(BpeflowError, ValueError):
     """An id that is not in the vocabulary, with its position."""
 
 
-class BackendUnavailableError(BpeflowError):
+class BackendUnavailableError(BpeflowError, RuntimeError):
     """A backend that was requested by name but is not available, with the reason and the remedy."""
 
 
-class EngineError(BpeflowError):
+class EngineError(BpeflowError, RuntimeError):
     """A cluster that is not there or not fit for the work, or a failure of one of its nodes, with the remedy."""
 
 
@@ -160,7 +171,7 @@ class TaskLostError(EngineError):
     """A task whose worker or node died, or was killed because memory ran out."""
 
 
-class BackendsDifferError(BpeflowError):
+class BackendsDifferError(BpeflowError, RuntimeError):
     """Backends that learned different merges from the same counts: a bug, which `compare` looks for."""
 
 
@@ -168,11 +179,11 @@ class MissingLibraryError(BpeflowError, ImportError):
     """An optional library that is needed but not installed, with the command that installs it."""
 
 
-class NativeUnavailableError(BpeflowError):
+class NativeUnavailableError(BpeflowError, RuntimeError):
     """A native library that is missing or incompatible, with the reason and the remedy."""
 
 
-class NativeError(BpeflowError):
+class NativeError(BpeflowError, RuntimeError):
     """A failure of native code: out of memory, or an input beyond its documented limits."""
 
 
@@ -180,7 +191,7 @@ class NativeMemoryError(NativeError, MemoryError):
     """A failed memory allocation in native code."""
 
 
-class OutputError(BpeflowError):
+class OutputError(BpeflowError, RuntimeError):  # no OSError: argparse ignores those when it prints help
     """Standard output that was closed by its reader, or that cannot be written to."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from bpeflow._util.byte_level import BYTES_BY_CHARACTER, UTF8_BYTES, mergeable_bytes
 from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy
-from bpeflow.errors import FormatError
+from bpeflow.errors import FormatError, InputTypeError
 
 #: A learned pair: the bytes of its left and of its right token.
 Merge = tuple[bytes, bytes]
@@ -36,6 +37,21 @@ _SPECIAL_TOKENS_IN_REPR = 5
 
 #: What a `Vocab` has besides tokens and merges.
 _FIELDS = ("special_tokens", "pattern", "unmatched", "normalizer", "merge_counts")
+
+
+def as_merges(merges: Iterable[Merge]) -> tuple[Merge, ...]:
+    """Return merges as a tuple of pairs. Raises `InputTypeError` if one is not a pair of bytes."""
+    if not isinstance(merges, Iterable):
+        raise InputTypeError(f"merges must be a list of pairs of bytes, not {type(merges).__name__}")
+    pairs = tuple(merges)
+    are_tuples = {*map(type, pairs)} <= {tuple} and {*map(len, pairs)} <= {2}
+    if are_tuples and {*map(type, chain.from_iterable(pairs))} <= {bytes}:  # as usual: without a step for each merge
+        return pairs
+    for rank, merge in enumerate(pairs):
+        is_pair = isinstance(merge, tuple | list) and len(merge) == 2
+        if not is_pair or not all(isinstance(part, bytes) for part in merge):
+            raise InputTypeError(f"merge {rank} is {merge!r}; it must be a pair of bytes")
+    return tuple((left, right) for left, right in pairs)
 
 
 class Vocab(Mapping[int, bytes]):
@@ -491,7 +507,7 @@ class _VocabBuilder:
     def add_merges(self, merges: Iterable[Merge], max_tokens: int | None) -> tuple[Merge, ...]:
         """Add the tokens that merges make, up to `max_tokens` in all. Return these merges."""
         taken = []
-        for left, right in merges:
+        for left, right in as_merges(merges):
             if max_tokens is not None and len(self.tokens) >= max_tokens:
                 break
             self.add(left + right)

@@ -65,6 +65,18 @@ def test_the_python_of_a_page_runs(document: str, tmp_path: Path) -> None:
     assert "Tokenizer(" in run(script.replace('"omp"', '"auto"'), tmp_path)
 
 
+def test_the_first_commands_of_the_home_page_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/index.md").read_text(encoding="utf-8").partition("## The first three things to do")[2]
+    commands = re.findall(r"^    bpeflow (.*)$", page, re.MULTILINE)
+    assert len(commands) == 2
+    for command in commands:
+        assert main(shlex.split(command)) == 0
+    assert "border of pre-tokens" in capsys.readouterr().out
+
+
 def test_the_home_page_shows_what_its_example_prints(tmp_path: Path) -> None:
     page = dedent((ROOT / "docs/index.md").read_text(encoding="utf-8").partition("3. Use it in Python:")[2])
     script, shown = re.findall(r"^    ```(?:python|text)\n(.*?)^    ```", page, re.MULTILINE | re.DOTALL)
@@ -148,21 +160,20 @@ def test_all_configs_that_are_shown_are_valid() -> None:
             make_settings(Settings, {"vocab_size": 1000, **values})
 
 
-@pytest.mark.parametrize(("document", "prefix"), [("README.md", "bpeflow/"), ("HACKING.md", "")])
-def test_the_layout_is_the_docstrings_of_the_rooms(document: str, prefix: str) -> None:
-    page = (ROOT / document).read_text(encoding="utf-8")
+def test_the_layout_is_the_docstrings_of_the_rooms() -> None:
+    page = (ROOT / "HACKING.md").read_text(encoding="utf-8")
     rooms = {
         path.parent.name: ast.get_docstring(ast.parse(path.read_text("utf-8")))
         for path in PACKAGE.glob("*/__init__.py")
     }
     lines = {room: (docstring or "").splitlines()[0] for room, docstring in rooms.items()}
     section = page.partition("## Layout")[2].partition("\n## ")[0]
-    listed = re.findall(rf"^\| `{prefix}(\w+)/` \| (.*) \|$", section, re.MULTILINE)
-    assert {room: line for room, line in listed if room not in {"ext", "docs"}} == lines
+    listed = re.findall(r"^\| `(\w+)/` \| (.*) \|$", section, re.MULTILINE)
+    assert {room: line for room, line in listed if room != "ext"} == lines
 
 
 def test_every_public_name_is_in_the_reference() -> None:
-    shown = re.findall(r"^##+ `(\w+)`", (ROOT / "docs/api.md").read_text(encoding="utf-8"), re.MULTILINE)
+    shown = re.findall(r"^(?:##+|\|) `(\w+)`", (ROOT / "docs/api.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(shown) == sorted({*bpeflow.__all__} - {"__version__"})
 
 

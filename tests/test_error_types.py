@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
 import bpeflow
-from bpeflow import Tokenizer
-from bpeflow.errors import AlreadyExistsError, BpeflowError, CorpusError, InputTypeError, MissingLibraryError
+from bpeflow import Tokenizer, errors
+from bpeflow._util.atomic import name_errors
+from bpeflow.counting.segments import write_segment
+from bpeflow.counting.shards import PARTITIONS, Shard, explain_write_error
+from bpeflow.errors import (
+    AlreadyExistsError,
+    BpeflowError,
+    CorpusError,
+    InputTypeError,
+    MissingLibraryError,
+    ScratchError,
+)
 
 
 @pytest.fixture
@@ -39,6 +53,10 @@ def used_up() -> Any:
         (lambda t, path: t.encode_to_numpy("a", dtype="int8"), ValueError),
         (lambda t, path: t.decode([70_000]), ValueError),
         (lambda t, path: t.encode(None), TypeError),
+        (lambda t, path: Tokenizer.train(iter(["a"]), 300, min_freq=2), TypeError),
+        (lambda t, path: bpeflow.train({"input": iter(["a"]), "vocab_sise": 300}), ValueError),
+        (lambda t, path: bpeflow.train(path / "nope.yaml"), FileNotFoundError),
+        (lambda t, path: bpeflow.learn_merges({"ab": 1 << 63}, 300), OverflowError),
     ],
 )
 def test_errors_are_also_what_python_calls_them(
@@ -48,6 +66,24 @@ def test_errors_are_also_what_python_calls_them(
         call(tokenizer, tmp_path)
     assert isinstance(caught.value, BpeflowError)
     assert not isinstance(caught.value, ValidationError)
+
+
+@pytest.mark.parametrize("name", sorted({*errors.__all__} - {"BpeflowError"}))
+def test_every_error_is_of_a_built_in_kind(name: str) -> None:
+    kind = getattr(errors, name)
+    assert any(base.__module__ == "builtins" for base in set(kind.__mro__) - {Exception, BaseException, object})
+    assert str(pickle.loads(pickle.dumps(kind("said")))) == "said"
+
+
+def test_errors_with_an_explanation_are_not_explained_again(tmp_path: Path) -> None:
+    """Some are an OSError, which has neither a number nor a file."""
+    gone = Shard.in_file(range(PARTITIONS), [1] * PARTITIONS, [9] * PARTITIONS, Path(__file__))
+    with pytest.raises(ScratchError, match=r"^cannot read back the counts in .*gone: No such file"):
+        write_segment(tmp_path / "new", [replace(gone, path=tmp_path / "gone")])
+    with pytest.raises(ScratchError, match=r"^read$"), explain_write_error(tmp_path):
+        raise ScratchError("read")
+    with pytest.raises(ScratchError, match=r"^read$"), name_errors(tmp_path):
+        raise ScratchError("read")
 
 
 def test_a_missing_library_is_an_import_error(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,11 +121,67 @@ def test_no_special_tokens_may_be_none() -> None:
         (lambda t: t.encode_batch({"a": "b"}), r"a batch must be a list, not dict"),
         (lambda t: t.encode_batch_to_numpy({"a"}), r"a batch must be a list, not set"),
         (lambda t: t.encode_iterable(5), r"pieces of a text must be an iterable of str, not int"),
+        (lambda t: t.encode_iterable("a"), r"must be an iterable of str, not str; for a single text use encode"),
+        (lambda t: t.encode("a", add_special_tokens=False), r"encode\(\) has no parameter .*; leave it out: none are"),
+        (lambda t: t.encode("a", allow_special=()), r"has no parameter .*; did you mean 'allowed_special'\?"),
+        (lambda t: t.encode_batch(["a"], threads=2), r"encode_batch\(\) has no .*; did you mean 'num_threads'\?"),
+        (lambda t: t.encode_batch(["a"], return_tensors="pt"), r"; encode_batch_to_numpy\(texts, padded=True\)"),
+        (lambda t: t.encode_batch_to_numpy(["a"], padding=1), r"; encode_batch_to_numpy\(texts, padded=True\)"),
+        (lambda t: t.id_to_token("a"), r"an id is an integer, not str; for a token use token_to_id"),
+        (lambda t: t.id_to_token(1.5), r"an id is an integer, not float"),
+        (lambda t: 5 in t, r"a token is str or bytes, not int; for an id use id_to_token"),
+        (lambda t: t.decode(np.int64(5)), r"not int64; for a single sequence use decode"),
+        (lambda t: t.save("mine", "hf", eosx="a"), r"unknown option 'eosx'; did you mean 'eos'\?"),
+        (lambda t: t.to_transformers(overwrit=1), r"unknown option 'overwrit'; there are: eos, bos"),
+        (
+            lambda t: bpeflow.count(iter(["a"]), observer=print),
+            r"observer is <built-in .*; it must be a bpeflow.Observer",
+        ),
+        (lambda t: bpeflow.learn_merges({5: 1}, 300), r"the pre-token 5 is int; it must be bytes or str"),
+        (lambda t: bpeflow.learn_merges({"ab": 1}, 300, initial_merges=[("a", "b")]), r"merge 0 .* a pair of bytes"),
+        (lambda t: bpeflow.Vocab.build(["ab"]), r"merge 0 is 'ab'; it must be a pair of bytes"),
+        (lambda t: t.vocab.extend([(b"a", "b")]), r"merge 0 is \(b'a', 'b'\); it must be a pair of bytes"),
+        (lambda t: bpeflow.train(None), r"config is None; it must be a path"),
+        (lambda t: bpeflow.load_tokens(5), r"path is 5; it must be a path"),
+        (lambda t: bpeflow.load_shards(None), r"path is None; it must be a path"),
     ],
 )
 def test_wrong_arguments_are_named(tokenizer: Tokenizer, call: Callable[[Tokenizer], Any], message: str) -> None:
     with pytest.raises(InputTypeError, match=message):
         call(tokenizer)
+
+
+def test_integers_may_be_those_of_numpy(tokenizer: Tokenizer) -> None:
+    vocab = {np.int64(token_id): token for token_id, token in tokenizer.vocab.items()}
+    copy = Tokenizer(vocab, tokenizer.merges, tokenizer.special_tokens, cache_bytes=np.int64(1 << 20))
+    assert copy == tokenizer
+    matrix, _ = copy.encode_batch_to_numpy(["a"], padded=np.int32(3), num_threads=np.int64(1))
+    assert matrix.shape == (1, 3)
+    assert copy.id_to_token(np.uint16(97)) == b"a"
+
+
+@pytest.mark.parametrize(
+    ("setting", "hint"),
+    [("num_workers", r" \(did you mean num_counter\?\)"), ("verbose", r" \(`bpeflow config` lists all settings\)")],
+)
+def test_settings_of_other_tools_get_no_misleading_hint(setting: str, hint: str) -> None:
+    with pytest.raises(errors.UnknownSettingError, match=f"unknown setting {setting}{hint}"):
+        Tokenizer.train(iter(["a"]), 300, **{setting: 1})
+
+
+def test_an_encoding_is_given_threads_for_workers(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    with pytest.raises(errors.UnknownSettingError, match=r"num_workers .did you mean num_threads"):
+        tokenizer.encode_documents(["a"], tmp_path / "a.bin", num_workers=2)
+
+
+def test_results_have_a_short_repr_and_ipython_shows_their_text(tokenizer: Tokenizer) -> None:
+    report, explanation = bpeflow.evaluate({"a": tokenizer}, iter(["low"])), tokenizer.explain("low")
+    assert repr(report) == "EvaluationReport(tokenizers=['a'], corpora=['input'])"
+    assert repr(explanation) == "Explanation('low': 1 token in 1 pre-token)"
+    for result in (report, explanation, bpeflow.train({"input": iter(["a"]), "vocab_size": 257})):
+        printer = Mock()
+        result._repr_pretty_(printer, False)
+        printer.text.assert_called_once_with(str(result))
 
 
 def test_a_tokenizer_in_the_way_is_named(tokenizer: Tokenizer, tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         ("from_pretrained", "; use bpeflow.Tokenizer.from_pretrained"),
         ("get_encoding", "; use bpeflow.Tokenizer.from_pretrained"),
         ("train_from_iterator", "; use bpeflow.Tokenizer.train_from_iterator"),
+        ("encode", "; use bpeflow.Tokenizer.encode"),
         ("Tokeniser", "; did you mean 'Tokenizer'?"),
         ("trainbpe", "; did you mean 'train_bpe'?"),
         ("_tokenizer", ""),

@@ -72,11 +72,14 @@ def api() -> str:
         if inspect.isclass(value):
             for member_name, member in _members(value):
                 parts += _entry(f"{name}.{member_name}", member, "###")
-    parts.append("\n## Exceptions\n")
+    parts.append(
+        "\n## Exceptions\n\nEach is also of the built-in kind that a caller expects.\n\n"
+        "| exception | a kind of | meaning |\n|---|---|---|\n"
+    )
     for name in sorted(errors.__all__):
         value = getattr(errors, name)
         bases = ", ".join(f"`{base.__name__}`" for base in value.__bases__)
-        parts.append(f"\n### `{name}`\n\nA kind of {bases}. {inspect.getdoc(value)}\n")
+        parts.append(f"| `{name}` | {bases} | {_markdown(inspect.getdoc(value) or '')} |\n")
     return "".join(parts)
 
 
@@ -100,7 +103,9 @@ def _entry(name: str, value: Any, level: str) -> Iterator[str]:
 def _signature(value: Any) -> str:
     signature = inspect.signature(value)
     signature = getattr(signature, "written", signature)
-    parameters = [parameter for name, parameter in signature.parameters.items() if name not in ("self", "cls")]
+    parameters = [
+        parameter for name, parameter in signature.parameters.items() if name not in ("self", "cls", "_unknown")
+    ]
     shown = [*map(_parameter, parameters)]
     keyword = next((i for i, parameter in enumerate(parameters) if parameter.kind == parameter.KEYWORD_ONLY), None)
     if keyword is not None:

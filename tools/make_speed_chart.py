@@ -1,4 +1,4 @@
-"""Draw the chart of the documentation: `python tools/make_speed_chart.py docs/images/speed.csv docs/images/speed.svg`.
+"""Draw a chart of the documentation: `python tools/make_speed_chart.py speed.csv speed.svg`, with paths in docs/images.
 
 The figures are medians of `tools/bench.py train`, as docs/measurements.md has them. Needs matplotlib.
 """

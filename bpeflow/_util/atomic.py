@@ -140,7 +140,7 @@ def name_errors(path: Path, temporary: Path | None = None) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename in (None, str(temporary)):
+        if error.errno is not None and error.filename in (None, str(temporary)):
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
 

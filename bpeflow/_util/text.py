@@ -6,8 +6,11 @@ import os
 import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from mmap import mmap
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 from unicodedata import east_asian_width
+
+from bpeflow.errors import InputTypeError
 
 #: Text in UTF-8, in memory or in a mapped file.
 Utf8 = bytes | bytearray | memoryview | mmap
@@ -51,6 +54,13 @@ def short_repr(value: object) -> str:
     return _SHORT.repr(value).encode("utf-8", "backslashreplace").decode()
 
 
+def as_path(value: str | os.PathLike[str], name: str) -> Path:
+    """Return the argument `name` as a path. Raises `InputTypeError` if it is none."""
+    if not isinstance(value, str | os.PathLike):
+        raise InputTypeError(f"{name} is {short_repr(value)}; it must be a path")
+    return Path(value)
+
+
 #: Settings that replace or discard files. No message suggests them for a misspelled name.
 _NEVER_SUGGESTED = ("overwrite", "restart")
 
@@ -62,7 +72,8 @@ def close_matches(word: str, known: Iterable[str], n: int = 1) -> list[str]:
     """
     from difflib import get_close_matches  # only needed after a mistake
 
-    return get_close_matches(word, [other for other in known if other.strip("-") not in _NEVER_SUGGESTED], n)
+    known = [other for other in known if other.strip("-") not in _NEVER_SUGGESTED]
+    return get_close_matches(word, known, n, cutoff=0.61)  # at .6, `verbose` is like `eos`
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
@@ -154,7 +165,14 @@ def _columns(text: str) -> int:
     return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
 
 
-class Described:
+class Shown:
+    """A result of which IPython shows the text, as `print` does, and not the `repr`."""
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002
+        printer.text(str(self))
+
+
+class Described(Shown):
     """A result that `print` and notebooks show as labelled lines, without rich, which takes time to import."""
 
     def describe(self) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ from bpeflow._util.text import unknown_name
 from bpeflow.backends.base import MergeBackend
 from bpeflow.backends.native_backend import OMP, C
 from bpeflow.backends.python_backend import PythonBackend
-from bpeflow.errors import BackendUnavailableError
+from bpeflow.errors import BackendUnavailableError, ConfigError
 
 #: Best first: ``auto`` selects the first one that is available.
 BACKENDS: tuple[MergeBackend, ...] = (OMP, C, PythonBackend())
@@ -18,7 +18,8 @@ def choose_backend(name: str) -> MergeBackend:
     A backend that is requested by name is never replaced by another.
 
     Raises:
-        BackendUnavailableError: the backend is unknown or unavailable. The message has the reason and the alternatives.
+        BackendUnavailableError: the backend is unavailable. The message has the reason and the alternatives.
+        ConfigError: the name is unknown.
     """
     if name == "auto":
         return next(backend for backend in BACKENDS if backend.unavailable() is None)
@@ -31,4 +32,4 @@ def choose_backend(name: str) -> MergeBackend:
             raise BackendUnavailableError(
                 f"backend {name} is not available: {reason}. Available here: {', '.join(others)} (or backend: auto)"
             )
-    raise BackendUnavailableError(unknown_name("backend", name, ("auto", *(backend.name for backend in BACKENDS))))
+    raise ConfigError(unknown_name("backend", name, ("auto", *(backend.name for backend in BACKENDS))))

@@ -74,7 +74,7 @@ class Contender:
 
 def compare_parser() -> Parser:
     """Return the parser of its flags."""
-    parser = Parser("compare", _DESCRIPTION)
+    parser = Parser("compare", _DESCRIPTION, "--counts PATH [flags]")
     add_counts_flag(parser)
     parser.add_argument("--backends", metavar="NAMES", type=names, default=[], help="e.g. python,c,omp (default: all)")
     parser.add_argument(

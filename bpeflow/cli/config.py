@@ -84,8 +84,8 @@ def as_markdown() -> str:
         "# Settings",
         "",
         "Written by `bpeflow config --markdown`. Each setting can be given in a YAML config, as a flag",
-        "(`--key value`; in a section, `--set key=value`), as a keyword of `bpeflow.Tokenizer.train` and of",
-        "`bpeflow.train_bpe`, and in a mapping for `bpeflow.train`.",
+        "(`--key value`; `sources` and settings in a section by `--set key=value`), as a keyword of",
+        "`bpeflow.Tokenizer.train` and of `bpeflow.train_bpe`, and in a mapping for `bpeflow.train`.",
     ]
     for group, settings in [*_by_group(), ("sources", list(all_settings(SourceSettings)))]:
         lines += ["", f"## {group[0].upper()}{group[1:]}", ""]

@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from bpeflow.cli.merge import read_counts
-from bpeflow.cli.parser import Parser, add_description_flags, description, output_file
+from bpeflow.cli.parser import Parser, add_description_flags, description
 from bpeflow.cli.progress import set_up_logging
 from bpeflow.cli.settings import add_settings, settings_of
 from bpeflow.config import OutputSettings, make_settings
@@ -63,9 +63,9 @@ File name extensions select the formats.
 
 def counts_parser() -> Parser:
     """Return the parser of its flags."""
-    parser = Parser("counts", _COUNTS, "SRC DST")
+    parser = Parser("counts", _COUNTS, "SRC DST [flags]")
     parser.add_argument("source", metavar="SRC", type=Path, help="run folder, or counts as .npz or .tsv")
-    parser.add_argument("target", metavar="DST", type=output_file, help="counts to write")
+    parser.add_output("target", metavar="DST", help="counts to write")
     return parser
 
 

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from bpeflow._util.text import format_count, format_size, one_line
-from bpeflow.cli.parser import Parser, add_output_flag, add_quiet_flag, add_tokenizer_flag, description
+from bpeflow.cli.parser import Parser, add_quiet_flag, add_tokenizer_flag, description
 from bpeflow.cli.progress import observing, print_summary
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
 from bpeflow.config.encoding import EncodeSettings
@@ -31,20 +31,25 @@ sidecar (train.bin.json) describes it; --index also writes where each document s
 --shard_tokens divides the file into train_000000.bin and so on, between documents, and --val_fraction chooses documents
 at random for val.bin. --engine ray encodes on a Ray cluster. --out - prints the ids in binary, once all are complete.
 
+For untrusted JSON Lines, Parquet or files of one document each, add --special_tokens_as_text --separator ''
+--end_token '<|endoftext|>'. Without a separator, a text file with several documents becomes a single one.
+
   bpeflow encode --tokenizer runs/owt --input 'corpus/*.txt' --out train.bin
   bpeflow encode --tokenizer runs/mix --config mix.yaml --out train.bin
   bpeflow encode --tokenizer runs/owt --input owt/ --out train.bin --shard_tokens 100m --val_fraction 0.005
   bpeflow encode --tokenizer runs/owt --input owt/ --out owt.bin --format megatron
   bpeflow encode --tokenizer runs/owt --input /shared/owt --out /shared/train.bin --engine ray
-  bpeflow encode --tokenizer runs/owt --input web/ --special_tokens_as_text --separator '' --index --out web.bin
 """
 
 
 def encode_parser() -> Parser:
     """Return the parser of its flags."""
-    parser = Parser("encode", _ENCODE)
+    parser = Parser("encode", _ENCODE, "--tokenizer PATH --input PATH ... --out FILE [flags]")
     add_tokenizer_flag(parser)
-    add_output_flag(parser, "token file to write, or - for the ids on standard output", standard_output=True)
+    parser.add_argument(
+        "--out", "-o", metavar="FILE", type=Path, required=True,
+        help="token file to write, or - for the ids on standard output",
+    )  # fmt: skip
     add_corpus_flags(parser, EncodeSettings)
     add_quiet_flag(parser)
     return parser
@@ -108,16 +113,15 @@ Decode a token file to the text that it was made from. End tokens become their t
 
 def decode_parser() -> Parser:
     """Return the parser of its flags."""
-    parser = Parser("decode", _DECODE)
+    parser = Parser("decode", _DECODE, "--tokenizer PATH --input FILE --out FILE [flags]")
     add_tokenizer_flag(parser)
     parser.add_argument(
         "--input", "-i", metavar="FILE", type=Path, required=True, dest="source", help="token file to read"
     )
-    add_output_flag(parser, "text file to write")
+    parser.add_output("--out", "-o", metavar="FILE", required=True, help="text file to write")
     parser.add_argument(
         "--any_tokenizer", action="store_true", help="decode even if the file was encoded with another tokenizer"
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace an existing text file")
     add_quiet_flag(parser)
     return parser
 

@@ -25,7 +25,7 @@ tokens. Special tokens are not counted.
 
 def evaluate_parser() -> Parser:
     """Return the parser of its flags."""
-    parser = Parser("evaluate", _DESCRIPTION)
+    parser = Parser("evaluate", _DESCRIPTION, "--tokenizer PATH ... --input PATH ... [flags]")
     parser.add_argument(
         "--tokenizer", metavar="PATH", required=True, nargs="+", action="extend", dest="tokenizers",
         help="run folders, tokenizers in any known format, or published names, e.g. gpt2; repeatable",

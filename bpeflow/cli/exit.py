@@ -52,6 +52,8 @@ _REMEDIES = {
     errno.EDQUOT: "your quota is used up: make room, or write elsewhere",
     errno.EFBIG: "a limit of file sizes (ulimit -f), or of the file system: raise it, or write elsewhere",
     errno.EMFILE: "raise the limit (ulimit -n), or use fewer workers",
+    errno.EROFS: "write elsewhere",
+    errno.EACCES: "check who may read and write there",
     errno.EIO: "check the disk or the network",
 }
 

@@ -35,7 +35,7 @@ NOT_LEARNING = COUNT_ONLY | {"skip_merge", "engine", "monitor"}
 
 def merge_parser() -> Parser:
     """Return the parser of its flags."""
-    parser = Parser("merge", _DESCRIPTION)
+    parser = Parser("merge", _DESCRIPTION, "--counts PATH [flags]")
     add_counts_flag(parser)
     add_run_flags(parser, NOT_LEARNING)
     return parser

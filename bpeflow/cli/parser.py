@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from bpeflow._util.atomic import temporary_path
 from bpeflow._util.text import close_matches
-from bpeflow.errors import ConfigError
+from bpeflow.errors import AlreadyExistsError, ConfigError
 
 if TYPE_CHECKING:
     from bpeflow.config import Setting
@@ -37,6 +37,7 @@ _ELSEWHERE = {
     "--num_workers": ("--num_counter", "--threads"),
     "--workers": ("--num_counter", "--threads"),
     "--seed": (),  # nothing to train is random
+    "--weight": (),  # of a source: `sources` in a config, or by --set
     "--pattern": (),  # no misspelling: these counts or this corpus have a pattern already
 }
 
@@ -57,6 +58,7 @@ class Parser(argparse.ArgumentParser):
             arguments: the arguments on the usage line.
         """
         self.settings: dict[str, Setting] = {}
+        self._outputs: list[str] = []
         width = min(_WIDTH, get_terminal_size().columns)
         paragraphs = (
             text if text.startswith(" ") else fill(" ".join(text.split()), width) for text in description.split("\n\n")
@@ -88,7 +90,18 @@ class Parser(argparse.ArgumentParser):
             if word.startswith("-"):
                 self._refuse(word, known)
             self._refuse_positional([word], argv)
+        for path in (getattr(options, name) for name in self._outputs if not options.overwrite):
+            if path not in (None, Path("-")) and path.exists():
+                raise AlreadyExistsError(
+                    f"{path}: already exists; name another file, or give --overwrite to replace it"
+                )
         return options
+
+    def add_output(self, *names: str, **options: Any) -> None:
+        """Add an argument for a file to write, and ``--overwrite``, without which the file must not exist."""
+        self._outputs.append(self.add_argument(*names, **{"type": output_file, **options}).dest)
+        if len(self._outputs) == 1:
+            self.add_argument("--overwrite", action="store_true", help="replace an existing file")
 
     def error(self, message: str) -> NoReturn:
         """Raise `ConfigError`."""
@@ -169,15 +182,9 @@ def add_counts_flag(parser: Parser) -> None:
     )
 
 
-def add_output_flag(parser: Parser, what: str, *, standard_output: bool = False) -> None:
-    """Add the required ``--out``."""
-    kind = Path if standard_output else output_file
-    parser.add_argument("--out", "-o", metavar="FILE", type=kind, required=True, help=what)
-
-
 def add_figures_flag(parser: Parser) -> None:
     """Add ``--json``, for `print_json`."""
-    parser.add_argument(
+    parser.add_output(
         "--json", metavar="FILE", type=lambda text: Path("-") if text == "-" else output_file(text),
         help="also write all figures to this file; - prints them instead",
     )  # fmt: skip

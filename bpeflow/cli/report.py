@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-from bpeflow.cli.parser import Parser, output_file
+from bpeflow.cli.parser import Parser
 from bpeflow.run_dir.layout import PAGE_FILE
 
 _DESCRIPTION = """\
@@ -20,10 +20,10 @@ evaluate compares several runs.
 
 def report_parser() -> Parser:
     """Return the parser of its flags."""
-    parser = Parser("report", _DESCRIPTION, "RUN")
+    parser = Parser("report", _DESCRIPTION, "RUN [flags]")
     parser.add_argument("run", metavar="RUN", type=Path, help="run folder")
-    parser.add_argument(
-        "--out", "-o", metavar="FILE", type=output_file, help="page to write (default: report.html in the run folder)"
+    parser.add_output(
+        "--out", "-o", metavar="FILE", help="page to write (default: report.html in the run folder, replaced)"
     )
     parser.add_argument(
         "--sample", metavar="PATH", nargs="+", action="extend", default=[],

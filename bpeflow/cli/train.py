@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 from argparse import Namespace
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from bpeflow._util.text import one_line
 from bpeflow.cli.parser import Parser
 from bpeflow.cli.settings import add_run_flags, settings_of
 from bpeflow.config import Settings, load_values
-from bpeflow.errors import ConfigError, CorpusError, ScratchError, WorkerDiedError
+from bpeflow.errors import ConfigError, CorpusError, FolderInUseError, FormatError, ScratchError, WorkerDiedError
 
 if TYPE_CHECKING:
     from bpeflow.progress import Observer
@@ -24,14 +25,17 @@ Train a byte-level BPE tokenizer: count the pre-tokens of a corpus, learn merges
 
   bpeflow --config configs/quickstart.yaml
   bpeflow --config configs/owt.yaml --backend omp --num_counter 8 --do_monitor
-  bpeflow --input corpus/*.txt --vocab_size 32000 --out_dir runs/mine
-  bpeflow --input corpus/*.txt --init_from cl100k_base.tiktoken --vocab_size 110k --out_dir runs/more
+  bpeflow --input 'corpus/*.txt' --vocab_size 32000 --out_dir runs/mine
+  bpeflow --input 'corpus/*.txt' --init_from cl100k_base.tiktoken --vocab_size 110k --out_dir runs/more
 """
+
+#: Valid values in place of missing settings, for checking those that are given.
+_ANY = {"input": ".", "vocab_size": 1_000_000, "out_dir": "."}
 
 
 def train_parser() -> Parser:
     """Return the parser of its flags."""
-    parser = Parser("train", _DESCRIPTION)
+    parser = Parser("train", _DESCRIPTION, "--input PATH ... --vocab_size N --out_dir FOLDER [flags]")
     add_run_flags(parser)
     return parser
 
@@ -39,13 +43,29 @@ def train_parser() -> Parser:
 def run_train(options: Namespace) -> None:
     """Train as the flags and the config say."""
     flags = settings_of(options)
-    if not flags and options.config is None:
-        raise ConfigError("nothing to train on: give --input PATH or --config FILE (see bpeflow train --help)")
+    values = load_values(options.config, flags)
     from bpeflow.run_dir.resume import make_run_settings
     from bpeflow.training.train import train
 
-    settings = make_run_settings(load_values(options.config, flags), str(options.config or ""), flags)
+    missing = _missing(values)
+    where = str(options.config or "")
+    settings = make_run_settings({**values, **{key: _ANY[key] for key in missing}}, where, flags)  # its mistakes first
+    if missing and where:
+        raise ConfigError(f"missing in {where}, and not given as flags: {', '.join(missing)}")
+    if missing:
+        named = ", ".join(f"--{key}" for key in missing)
+        raise ConfigError(f"missing: {named}, as flags or in a --config FILE (see bpeflow train --help)")
     run_training(settings, options.quiet, lambda observer: train(settings, observer))
+
+
+def _missing(values: Mapping[str, Any]) -> list[str]:
+    """Return the keys of required settings that are missing."""
+    given = {key for key, value in values.items() if value is not None and value != []}
+    if values.get("resume") and given.isdisjoint({"input", "sources"}):
+        return []  # the run has its own settings
+    sizes = {"vocab_size", "vocab_sizes"} | ({"skip_merge"} if values.get("skip_merge") else set())
+    alternatives = {"input": {"input", "sources"}, "vocab_size": sizes, "out_dir": {"out_dir"}}
+    return [key for key, keys in alternatives.items() if given.isdisjoint(keys)]
 
 
 def run_training(settings: Settings, quiet: bool, work: Callable[[Observer], TrainResult]) -> None:
@@ -60,13 +80,18 @@ def run_training(settings: Settings, quiet: bool, work: Callable[[Observer], Tra
     try:
         with observing(quiet) as observer:
             result = work(observer)
-    except (ConfigError, CorpusError):  # some of which are an OSError, too
+    except (ConfigError, CorpusError, FolderInUseError, FormatError):  # some of which are an OSError, too
         raise
     except (KeyboardInterrupt, OSError, ScratchError, WorkerDiedError):
         log.info("%s", how_to_continue(settings.out_dir))
         raise
-    written = one_line(f"{settings.out_dir}: {', '.join([*result.report.files, REPORT_FILE])}")
+    files: dict[Path, list[str]] = {settings.out_dir: []}
+    for path in (settings.out_dir / name for name in [*result.report.files, REPORT_FILE]):
+        files.setdefault(path.parent, []).append(path.name)
+    written = [one_line(f"{folder}: {', '.join(names)}") for folder, names in files.items()]
     label = (
         "written" if result.learned is not None or settings.skip_merge else "kept"
     )  # by a run that was finished before
-    print_summary([("", ""), *describe_run(result.report), (label, written)], quiet)
+    print_summary(
+        [("", ""), *describe_run(result.report), *zip([label, *[""] * len(written)], written, strict=False)], quiet
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from bpeflow.config.fields import setting
 from bpeflow.config.sections import EngineSettings, Size, as_number
@@ -97,3 +97,9 @@ class EncodeSettings(CorpusSettings):
         example="8mb",
     )
     engine: EngineSettings = EngineSettings.model_construct()
+
+    @model_validator(mode="after")
+    def _check_seed(self) -> EncodeSettings:
+        if self.seed and not self.val_fraction:
+            raise ValueError("seed: has no effect without val_fraction; add val_fraction, such as 0.005")
+        return self

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from bpeflow._util.text import close_matches, one_line, short_repr
 from bpeflow.config.fields import Section, all_settings
 from bpeflow.config.sections import EngineSettings, MonitorSettings, OutputSettings
-from bpeflow.errors import ConfigError, SettingsError
+from bpeflow.errors import ConfigError, ConfigNotFoundError, SettingsError, UnknownSettingError
 
 SettingsType = TypeVar("SettingsType", bound=BaseModel)
 _SIZES = frozenset({"vocab_size", "vocab_sizes"})
@@ -50,7 +50,7 @@ def make_settings(
         elsewhere: the keys (dotted keys, too) of values that are not from there.
 
     Raises:
-        SettingsError: values are invalid; the message has a line for each.
+        SettingsError: values are invalid; the message has a line for each. `UnknownSettingError` if a key is unknown.
     """
     try:
         return model.model_validate(dict(values))
@@ -60,7 +60,8 @@ def make_settings(
             key = ".".join(map(str, details["loc"]))
             is_there = where and not any(f"{key}.".startswith(f"{other}.") for other in elsewhere)
             lines.append(one_line((f"{where}: " if is_there else "") + _explain(model, details)))
-        raise SettingsError("\n".join(lines)) from None
+        is_unknown = any(details["type"] == "extra_forbidden" for details in error.errors())
+        raise (UnknownSettingError if is_unknown else SettingsError)("\n".join(lines)) from None
 
 
 def load_values(path: Path | None, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -102,6 +103,8 @@ def _explain(model: type[BaseModel], details: Any) -> str:
         message = re.sub(r"\d{5,}", lambda number: f"{int(number[0]):,}", message.partition(", unable to")[0])
     if details["type"] == "string_too_short":
         message = "must not be empty"
+    if details["type"] == "model_type":
+        message = "need lines of the form `key: value` below it"
     meaning = "" if details["type"] == "value_error" else _meaning(model, key)
     return f"{key}: {message}, found {short_repr(details['input'])}{meaning}"
 
@@ -111,6 +114,8 @@ def _nearest(model: type[BaseModel], key: str) -> str:
     settings = list(all_settings(model))
     names = [setting.key for setting in settings]
     known = {name.rpartition(".")[2]: name for name in reversed(names)} | {name: name for name in (*_SECTIONS, *names)}
+    workers = "num_counter" if "num_counter" in names else "num_threads"
+    known |= {"sources.share": "sources.weight", "num_workers": workers, "num_processes": workers}
     known |= {flag.lstrip("-"): setting.key for setting in settings for flag in setting.flags or ()}
     close = close_matches(_without_indices(key), known)
     if close and known[close[0]] != key:
@@ -141,8 +146,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
         with path.open(encoding="utf-8") as file:
             text = file.read(_MAX_CHARACTERS + 1)
     except OSError as error:
-        where = f" in {Path.cwd()}" if isinstance(error, FileNotFoundError) and not path.is_absolute() else ""
-        raise ConfigError(f"cannot read the config {path}: {error.strerror}{where}") from error
+        is_missing = isinstance(error, FileNotFoundError)
+        where = f" in {Path.cwd()}" if is_missing and not path.is_absolute() else ""
+        kind = ConfigNotFoundError if is_missing else ConfigError
+        raise kind(f"cannot read the config {path}: {error.strerror}{where}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not valid YAML: {error}") from error
     if len(text) > _MAX_CHARACTERS:

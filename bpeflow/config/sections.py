@@ -74,9 +74,9 @@ def _as_folder(value: object) -> Path:
 
 def as_number(value: object) -> object:
     """Return strings such as ``32k`` as numbers, and other values as they are. Raises `ValueError`."""
-    if not isinstance(value, str):
+    if not isinstance(value, str | bool):
         return value
-    if match := re.fullmatch(r"(-?[0-9]{1,15})([km]?)", value.strip().replace("_", "").lower()):
+    if match := re.fullmatch(r"(-?[0-9]{1,15})([km]?)", str(value).strip().replace("_", "").lower()):
         return int(match[1]) * {"": 1, "k": 1_000, "m": 1_000_000}[match[2]]
     raise ValueError("need a whole number such as 32000, 32k or 1m")
 

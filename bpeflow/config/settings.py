@@ -132,7 +132,7 @@ class CorpusSettings(Frozen):
 
     input: Paths = _corpus(
         (),
-        "files, folders, globs, @lists, URLs, - for standard input, {stdlib} for Python's library, or sources",
+        "files, folders, globs, @lists, URLs, - for standard input, {stdlib} for the folder of Python's library",
         "A folder means all files in it, @list.txt the inputs listed in that file. gzip, bzip2, xz and "
         "zstandard are recognised by content.",
         example=["corpus/*.txt"],
@@ -141,8 +141,9 @@ class CorpusSettings(Frozen):
     )
     sources: Annotated[tuple[SourceSettings, ...], BeforeValidator(as_tuple)] = _corpus(
         (),
-        "parts of a mixed corpus, reported separately in run.json",
-        "Each has paths and optionally name, exclude, weight, max_bytes, seed, format, text_field and text_column.",
+        "parts of a mixed corpus that have weights, samples or formats of their own; run.json reports each",
+        "Each has paths and optionally name, exclude, weight, max_bytes, seed, format, text_field and text_column. "
+        "input takes such parts, too.",
         example=[{"name": "books", "paths": "books/", "weight": 3}],
         flags=None,
     )

@@ -192,14 +192,16 @@ def why_nothing(corpus: Corpus, documents: DocumentStatistics, pretokenizer: Pre
     if not documents.documents and all(file.location == "iterable" for file in files):
         return "nothing to count: the iterable gave no documents; if it is a generator, was it used before?"
     title = files[0].title if len(files) == 1 else f"{len(files):,} files, such as {files[0].title}"
-    return f"nothing to count: {_why_nothing(documents, pretokenizer)} ({title})"
+    return f"nothing to count: {_why_nothing(corpus, documents, pretokenizer)} ({title})"
 
 
-def _why_nothing(documents: DocumentStatistics, pretokenizer: Pretokenizer) -> str:
+def _why_nothing(corpus: Corpus, documents: DocumentStatistics, pretokenizer: Pretokenizer) -> str:
     left_out = documents.skipped_documents + documents.bad_records
     if left_out and documents.documents <= left_out:
         return "all documents were skipped"
     if not documents.bytes:
+        if any(source.sample for source in corpus.sources) and corpus.known_bytes:
+            return "no document is as small as max_bytes, or the corpus is empty"
         return "the corpus is empty"
     if pretokenizer.custom:
         return (

@@ -156,7 +156,7 @@ class PretokenCounts(Mapping[bytes, int]):
         Raises:
             CountOverflowError: a count does not fit 64 bits.
             FormatError: as for `from_items`, or a `str` has a lone surrogate.
-            InputTypeError: it is not a mapping.
+            InputTypeError: it is not a mapping, or a key is neither `bytes` nor `str`.
         """
         if not isinstance(counts, Mapping):
             hint = "; PretokenCounts.load reads a file" if isinstance(counts, str | Path) else ""
@@ -351,6 +351,8 @@ def _integer(token: bytes, count: SupportsIndex) -> int:
 
 
 def _encode(token: str | bytes) -> bytes:
+    if not isinstance(token, str | bytes):
+        raise InputTypeError(f"the pre-token {token!r} is {type(token).__name__}; it must be bytes or str")
     try:
         return token.encode() if isinstance(token, str) else token
     except UnicodeEncodeError:

@@ -361,6 +361,8 @@ def write_segment(path: Path, sums: Iterable[Shard]) -> tuple[Shard, str]:
             for data in chain.from_iterable(shard.blocks() for shard in ordered):
                 digest.update(data)
                 file.write(data)
+    except ScratchError:  # from reading the sums
+        raise
     except OSError as error:
         raise _cannot_write_segment(path, error) from error
     shard = Shard.in_file(

@@ -149,6 +149,8 @@ def explain_write_error(path: Path) -> Iterator[None]:
     """Turn an `OSError` in the block, which writes to `path`, into a `ScratchError`."""
     try:
         yield
+    except ScratchError:  # from reading what is written
+        raise
     except OSError as error:
         raise cannot_write(path, error) from error
 

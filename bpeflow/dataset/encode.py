@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 
 from bpeflow import __version__
-from bpeflow._util.text import format_count, format_size
+from bpeflow._util.text import as_path, format_count, format_size
 from bpeflow.config import make_settings
 from bpeflow.config.encoding import EncodeSettings
 from bpeflow.corpus.documents import Delimiters, DocumentStatistics
@@ -32,7 +32,6 @@ from bpeflow.progress import Observer, observer_for
 from bpeflow.signatures import takes_settings
 from bpeflow.tokenizer.parallel import validate_threads
 from bpeflow.tokenizer.tokenizer import Tokenizer
-from bpeflow.tokenizer.validate import as_path
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

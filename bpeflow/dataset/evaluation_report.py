@@ -146,6 +146,10 @@ class EvaluationReport(Printable):
     def __iter__(self) -> Iterator[Evaluation]:
         return iter(self.evaluations)
 
+    def __repr__(self) -> str:
+        corpora = [corpus for corpus in dict.fromkeys(row.corpus for row in self) if corpus is not None]
+        return f"EvaluationReport(tokenizers={[*self.tokenizers]}, corpora={corpora})"
+
     def print_to(self, console: Console, for_size: int | None = None) -> None:
         """Print the figures, what they mean, and the longest tokens."""
         several = len({row.tokenizer for row in self}) > 1

@@ -174,7 +174,8 @@ def open_journal(tokens: TokenSet, fingerprint: Fingerprint | None) -> Iterator[
             raise
         finally:
             if not kept:
-                path.unlink(missing_ok=True)
+                with suppress(OSError):  # the error of the block matters more
+                    path.unlink(missing_ok=True)
                 for folder in made:
                     with suppress(OSError):  # not empty
                         folder.rmdir()

@@ -27,6 +27,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeflow._util.text import as_path
 from bpeflow.dataset import megatron
 from bpeflow.errors import ConfigError, FormatError, TokenFileNotFoundError
 
@@ -243,7 +244,7 @@ def load_document_offsets(path: str | Path) -> Offsets:
 
 def open_token_files(path: str | Path) -> list[TokenFile]:
     """Open a token file, or all shards of the set that was written under this name. Raises as `load_shards` does."""
-    path = Path(path)
+    path = as_path(path, "path")
     first = part_path(path, 0)
     if path.exists() or not first.exists():
         return [open_token_file(path)]
@@ -252,7 +253,7 @@ def open_token_files(path: str | Path) -> list[TokenFile]:
 
 def open_token_file(path: str | Path) -> TokenFile:
     """Read the sidecar of a token file and check the sizes of the files. Raises as `load_tokens` does."""
-    path = Path(path)
+    path = as_path(path, "path")
     if path.is_dir():
         raise FormatError(f"{path}: is a folder, not a token file")
     if not path.exists() and part_path(path, 0).exists():

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from bpeflow._util import native
 from bpeflow._util.literals import special_bytes
 from bpeflow._util.packed import PackedBytes
-from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_repr, steps_of
+from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_repr, steps_of, unknown_name
 from bpeflow.errors import ConfigError, InputTypeError
 from bpeflow.pretokenize.normalizer import load_normalizer
 from bpeflow.pretokenize.patterns import NAMED_REGEXES
@@ -156,6 +156,14 @@ class TransformersOptions:
     def of(cls, output: OutputSettings) -> TransformersOptions:
         """Return the options in the settings of a run."""
         return cls(**output.model_dump(exclude={"formats", "report"}))
+
+    @classmethod
+    def given(cls, options: Mapping[str, Any]) -> TransformersOptions:
+        """Return the options given as keywords. Raises `InputTypeError` for an unknown one."""
+        known = [field.name for field in fields(cls)]
+        if unknown := [name for name in options if name not in known]:
+            raise InputTypeError(unknown_name("option", unknown[0], known))
+        return cls(**options)
 
 
 NO_OPTIONS = TransformersOptions()

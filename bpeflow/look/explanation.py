@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 
-from bpeflow._util.text import format_count
+from bpeflow._util.text import Shown, format_count, short_repr
 from bpeflow.look.render import append_token, is_incomplete, literal, make_page, to_html
 
 #: Start and end of a part of a text.
@@ -181,7 +181,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(Shown):
     """The tokens of a text and how they came to be. A notebook shows it in colours, `print` as plain text.
 
     Attributes:
@@ -289,6 +289,9 @@ class Explanation:
     def to_page(self, title: str, steps: bool = True) -> str:
         """Return a self-contained page: the text with its tokens in colours, and the table of the pre-tokens."""
         return make_page(title, f'<div class="text">{self.to_html()}</div>\n{self._table_html(steps)}')
+
+    def __repr__(self) -> str:
+        return f"Explanation({short_repr(self.text)}: {self.summary.partition(':')[0]})"
 
     def _repr_html_(self) -> str:
         summary = f"<summary>{escape(self.summary)}</summary>"

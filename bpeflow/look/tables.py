@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bpeflow._util.atomic import write_text
-from bpeflow._util.text import show_token
+from bpeflow._util.text import Shown, show_token
 from bpeflow.look.render import to_html
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def output_console() -> Console:
     return terminal if terminal.is_terminal else Console(width=_UNLIMITED, highlight=False)
 
 
-class Printable:
+class Printable(Shown):
     """A result that `print` and notebooks show as the command line does."""
 
     def print_to(self, console: Console) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bpeflow.errors import ConfigError
+from bpeflow._util.text import short_repr
+from bpeflow.errors import ConfigError, InputTypeError
 from bpeflow.progress.observer import Observer
 
 __all__ = ["Observer", "observer_for"]
@@ -15,8 +16,10 @@ __all__ = ["Observer", "observer_for"]
 def observer_for(progress: bool, observer: Observer | None) -> Iterator[Observer | None]:
     """Yield the observer that a caller chose by `progress` and `observer`; None for neither.
 
-    Raises `ConfigError` if both are given.
+    Raises `ConfigError` if both are given, and `InputTypeError` for an observer of another type.
     """
+    if not isinstance(observer, Observer | None):
+        raise InputTypeError(f"observer is {short_repr(observer)}; it must be a bpeflow.Observer")
     if not progress:
         yield observer
         return

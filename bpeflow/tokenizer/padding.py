@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bpeflow._util.text import short_repr
 from bpeflow.errors import ConfigError, InputTypeError
+from bpeflow.tokenizer.validate import is_integer
 from bpeflow.vocab import PADDING, Vocab
 
 Side = Literal["left", "right"]
@@ -44,7 +45,7 @@ class Padding:
     truncation: Side | None = None
 
     def __post_init__(self) -> None:
-        if self.length is not None and (type(self.length) is not int or self.length < 1):
+        if self.length is not None and not (is_integer(self.length) and 0 < self.length < 1 << 31):
             raise ConfigError(f"padding length is {short_repr(self.length)}; need an integer of at least 1, or None")
         sides = get_args(Side)
         if self.side not in sides:
@@ -63,16 +64,16 @@ class Padding:
         """
         if padded is None or padded is False:
             return None
-        if not isinstance(padded, (int, Padding)):
+        if padded is not True and not is_integer(padded) and not isinstance(padded, Padding):
             raise InputTypeError(f"padded is {short_repr(padded)}; it must be True, a length or a bpeflow.Padding")
         if padded is True:
             padded = Padding()
-        padding = cls(padded) if isinstance(padded, int) else padded
+        padding = padded if isinstance(padded, Padding) else cls(padded)
         if padding.pad_id is None:
             specials = vocab.special_tokens
             name = next((name for name in PADDING if name in specials), None)
             return replace(padding, pad_id=end_token() if name is None else specials[name])
-        if type(padding.pad_id) is not int or not 0 <= padding.pad_id < len(vocab):
+        if not is_integer(padding.pad_id) or not 0 <= padding.pad_id < len(vocab):
             raise ConfigError(f"pad_id is {short_repr(padding.pad_id)}; need an id from 0 to {len(vocab) - 1}")
         return padding
 

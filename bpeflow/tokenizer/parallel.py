@@ -27,7 +27,7 @@ from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.tokenizer.encoder import EncodedTexts, Encoder, invalid_utf8_error, text_error
 from bpeflow.tokenizer.special_tokens import SpecialTokens
-from bpeflow.tokenizer.validate import for_each
+from bpeflow.tokenizer.validate import for_each, is_integer
 
 if TYPE_CHECKING:
     from bpeflow.backends.base import WordCounts
@@ -147,7 +147,7 @@ def validate_threads(threads: int | None) -> int:
     """Return the number of threads to use; None means one per core. Raises `ConfigError` unless it is at least 1."""
     if threads is None:
         return available_cores()
-    if not isinstance(threads, int) or threads < 1:
+    if not is_integer(threads) or threads < 1:
         raise ConfigError(
             f"the number of threads is {threads!r}; it must be an integer of at least 1, or None for one per core"
         )

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 import bpeflow
-from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, unknown_name
+from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, as_path, unknown_name
 from bpeflow.errors import ConfigError, InputTypeError, NativeUnavailableError, SpecialTokenError, UnknownTokenError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens, tokenizer_hash
 from bpeflow.pretokenize.patterns import Utf8
@@ -37,15 +37,16 @@ from bpeflow.tokenizer.special_tokens import (
 from bpeflow.tokenizer.streaming import StreamDecoder, TextCutter, encode_stream
 from bpeflow.tokenizer.validate import (
     Ids,
-    as_path,
     as_utf8,
     documents_of,
     for_each,
     hint_for,
+    is_integer,
     list_of_texts,
     make_vocab,
     smallest_dtype,
     to_utf8,
+    unknown_keyword,
     validate_dtype,
     validate_ids,
 )
@@ -201,7 +202,10 @@ class Tokenizer:
             settings: as for `train`.
 
         Raises:
-            BpeflowError: as `train`.
+            ConfigError: a setting is unknown, missing or invalid.
+            CorpusError: there are no documents, or one is not UTF-8.
+            InputTypeError: `iterator` is not iterable, or a document has a wrong type.
+            BpeflowError: other failures, as for `bpeflow.train`.
 
         >>> from bpeflow import Tokenizer
         >>> Tokenizer.train_from_iterator([["low low", "low"], ["lower"]], vocab_size=258).merges
@@ -334,7 +338,10 @@ class Tokenizer:
 
         Raises:
             TokenizerNotFoundError: there is no such tokenizer, or it cannot be downloaded. The message has the remedy.
-            Exception: as `load` does.
+            ConfigError: as for `load`; also the following.
+            FormatError: as for `load`.
+            InputTypeError: as for `load`.
+            PatternError: as for `load`.
         """
         from bpeflow.formats import hub
 
@@ -373,7 +380,7 @@ class Tokenizer:
         from bpeflow.formats import any_format
         from bpeflow.formats.tokenizer_spec import TransformersOptions
 
-        return any_format.save(self._spec, as_path(path, "path"), format, overwrite, TransformersOptions(**options))
+        return any_format.save(self._spec, as_path(path, "path"), format, overwrite, TransformersOptions.given(options))
 
     def to_tiktoken(self, name: str = "bpeflow") -> tiktoken.Encoding:
         """Return the tokenizer as a `tiktoken.Encoding` of this name.
@@ -401,7 +408,7 @@ class Tokenizer:
         from bpeflow.formats.tokenizer_spec import TransformersOptions
 
         converted: transformers.PreTrainedTokenizerFast = live.to_transformers(
-            self._spec, TransformersOptions(**options)
+            self._spec, TransformersOptions.given(options)
         )
         return converted
 
@@ -519,7 +526,13 @@ class Tokenizer:
         return self.vocab.token_ids.get(token)
 
     def id_to_token(self, token_id: int) -> bytes | None:
-        """Return the bytes of an id, or None if the id is unknown or unused."""
+        """Return the bytes of an id, or None if the id is unknown or unused.
+
+        Raises:
+            InputTypeError: the id is not an integer.
+        """
+        if not is_integer(token_id):
+            raise InputTypeError(f"an id is an integer, not {type(token_id).__name__}; for a token use token_to_id")
         return self.vocab.get(token_id) or None
 
     def __contains__(self, token: str | bytes) -> bool:
@@ -557,7 +570,12 @@ class Tokenizer:
     # ---- encoding ----
 
     def encode(
-        self, text: str, *, allowed_special: SpecialChoice = "all", disallowed_special: SpecialChoice = ()
+        self,
+        text: str,
+        *,
+        allowed_special: SpecialChoice = "all",
+        disallowed_special: SpecialChoice = (),
+        **_unknown: Never,
     ) -> list[int]:
         """Return the ids of a text.
 
@@ -574,6 +592,8 @@ class Tokenizer:
             PatternTimeoutError: the pattern takes too long, as a pattern from an untrusted file may.
             SpecialTokenError: the text has a disallowed special token, or a name is not a special token.
         """
+        if _unknown:  # such as add_special_tokens=False, from other libraries
+            raise unknown_keyword(self.encode, _unknown)
         data = to_utf8(text)
         if allowed_special == "all" and not disallowed_special:  # without a call, which a short text would notice
             return self._encoder.encode(data, self._every_special)
@@ -620,18 +640,15 @@ class Tokenizer:
         allowed_special: SpecialChoice = "all",
         disallowed_special: SpecialChoice = (),
         num_threads: int | None = None,
-        **unknown: Never,
+        **_unknown: Never,
     ) -> list[list[int]]:
         """Return the ids of each text, encoded in `num_threads` threads, by default one per core.
 
         `encode_batch_to_numpy` is several times as fast, because it makes no lists, and with ``padded=True`` it returns
         a matrix. Raises as `encode` does, with the index of the text in the message.
         """
-        if unknown:  # such as padding=True, from other libraries
-            raise TypeError(
-                f"encode_batch() has no parameter {next(iter(unknown))!r}; encode_batch_to_numpy(texts, padded=True) "
-                "returns a matrix, and bpeflow.Padding sets its length, side and truncation"
-            )
+        if _unknown:
+            raise unknown_keyword(self.encode_batch, _unknown)
         batch = list_of_texts(texts)
         encoded: list[list[int]] = []
         for group, ends in self._encode_texts(batch, allowed_special, disallowed_special, self._dtype, num_threads):
@@ -648,6 +665,7 @@ class Tokenizer:
         disallowed_special: SpecialChoice = (),
         dtype: DTypeLike | None = None,
         num_threads: int | None = None,
+        **_unknown: Never,
     ) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Return the ids of many texts in one array, encoded in several threads.
 
@@ -679,6 +697,8 @@ class Tokenizer:
         (array([[108, 257, 256],
                [108, 257, 101]], dtype=uint16), array([2, 3]))
         """
+        if _unknown:
+            raise unknown_keyword(self.encode_batch_to_numpy, _unknown)
         padding = Padding.of(padded, self.vocab, lambda: self.eot_token)  # errors before any work
         ids_dtype = self._dtype if dtype is None else validate_dtype(dtype, self._tokens)
         batch = list_of_texts(texts)
@@ -757,8 +777,9 @@ class Tokenizer:
 
         Invalid arguments raise at once, as for `encode`. Errors in the text raise when the stream reaches them.
         """
-        if isinstance(texts, bytes) or not isinstance(texts, Iterable):
-            raise InputTypeError(f"pieces of a text must be an iterable of str, not {type(texts).__name__}")
+        if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
+            hint = "; for a single text use encode" if isinstance(texts, str) else ""
+            raise InputTypeError(f"pieces of a text must be an iterable of str, not {type(texts).__name__}{hint}")
         specials = self._control.allowed(allowed_special)
         disallowed = self._control.disallowed(allowed_special, disallowed_special)
         return encode_stream(
@@ -940,7 +961,7 @@ def new_encoder(spec: TokenizerSpec, name: str = "auto", cache_bytes: int = DEFA
     """
     if name not in ("auto", *ENCODERS):
         raise ConfigError(unknown_name("encoder", name, ("auto", *ENCODERS)))
-    if not isinstance(cache_bytes, int) or not 0 <= cache_bytes < 1 << 63:
+    if not is_integer(cache_bytes) or not 0 <= cache_bytes < 1 << 63:
         raise ConfigError(f"cache_bytes is {cache_bytes!r}; it must be an integer number of bytes, 0 for no cache")
     if name != "python":
         try:

@@ -6,13 +6,10 @@ what is wrong and where.
 
 from __future__ import annotations
 
-import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from mmap import mmap
 from operator import index as as_integer
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,7 +27,7 @@ from bpeflow.errors import (
 )
 from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.tokenizer.encoder import unknown_token_error
-from bpeflow.vocab import MOST_GAPS, Merge, Vocab
+from bpeflow.vocab import MOST_GAPS, Merge, Vocab, as_merges
 
 #: Ids to decode.
 Ids = Sequence[int] | NDArray[Any]
@@ -60,6 +57,17 @@ _OTHER_NAMES = {
     "to_str": "save('tokenizer.json') or to_tokenizers()",
     "token_byte_values": "vocab.values()",
     "tokenize": "explain(text), or [tokenizer.id_to_token(i) for i in tokenizer.encode(text)]",
+}
+
+_AS_MATRIX = (
+    "encode_batch_to_numpy(texts, padded=True) returns a matrix, and bpeflow.Padding sets its length, side and "
+    "truncation"
+)
+
+#: What to write instead of keyword arguments of other tokenizers.
+_OTHER_KEYWORDS = {
+    "add_special_tokens": "leave it out: none are added, and allowed_special decides on those in the text",
+    **dict.fromkeys(("max_length", "padding", "return_tensors", "truncation"), _AS_MATRIX),
 }
 
 _BYTES = (bytes, bytearray, memoryview, mmap)
@@ -140,7 +148,7 @@ def validate_ids(ids: Ids, tokens: int) -> NDArray[Any]:
 def _invalid_id_error(ids: Any, tokens: int) -> InputTypeError | UnknownTokenError:
     """Return the error for the first of `ids` that is not an unsigned 32-bit integer."""
     if not isinstance(ids, Iterable):
-        hint = "; for a single sequence use decode([…])" if isinstance(ids, int) else ""
+        hint = "; for a single sequence use decode([…])" if is_integer(ids) else ""
         return InputTypeError(f"ids to decode must be a sequence of integers, not {type(ids).__name__}{hint}")
     for index, token_id in enumerate(ids):
         try:
@@ -152,6 +160,11 @@ def _invalid_id_error(ids: Any, tokens: int) -> InputTypeError | UnknownTokenErr
         if not 0 <= value < 1 << 32:
             return unknown_token_error(value, index, tokens)
     return InputTypeError("ids to decode must be a sequence of integers")
+
+
+def is_integer(value: object) -> bool:
+    """Return whether a value is an integer, also one of numpy's, and not a bool."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def validate_dtype(dtype: DTypeLike, vocab_size: int) -> np.dtype[Any]:
@@ -186,12 +199,7 @@ def make_vocab(vocab: Mapping[int, bytes] | Vocab, merges: Iterable[Merge]) -> V
         InputTypeError: an argument, an id, a token or a merge has a wrong type.
         FormatError: an id is negative or far larger than the number of tokens.
     """
-    if not isinstance(merges, Iterable):
-        raise InputTypeError(f"merges must be a list of pairs of bytes, not {type(merges).__name__}")
-    pairs = tuple(merges)
-    are_tuples = {*map(type, pairs)} <= {tuple} and {*map(len, pairs)} <= {2}
-    if not are_tuples or not {*map(type, chain.from_iterable(pairs))} <= {bytes}:
-        pairs = tuple(_validate_merge(rank, merge) for rank, merge in enumerate(pairs))
+    pairs = as_merges(merges)
     if isinstance(vocab, Vocab):
         return vocab if pairs == vocab.merges else vocab.replaced(merges=pairs, merge_counts=None)
     if not isinstance(vocab, Mapping):
@@ -204,16 +212,8 @@ def make_vocab(vocab: Mapping[int, bytes] | Vocab, merges: Iterable[Merge]) -> V
     return Vocab(tuple(tokens), {}, pairs)
 
 
-def _validate_merge(rank: int, merge: Any) -> Merge:
-    if isinstance(merge, tuple) and len(merge) == 2 and isinstance(merge[0], bytes) and isinstance(merge[1], bytes):
-        return merge
-    if isinstance(merge, list) and len(merge) == 2:
-        return _validate_merge(rank, tuple(merge))
-    raise InputTypeError(f"merge {rank} is {merge!r}; it must be a pair of bytes")
-
-
 def _check_entry(token_id: Any, token: Any, tokens: int) -> None:
-    if not isinstance(token_id, int):
+    if not isinstance(token_id, (int, np.integer)):
         raise InputTypeError(f"the id {token_id!r} in the vocabulary is {type(token_id).__name__}, not int")
     if not isinstance(token, bytes):
         raise InputTypeError(f"token {token_id} in the vocabulary is {token!r}; it must be bytes")
@@ -241,13 +241,6 @@ def documents_of(iterator: Iterable[Any]) -> Iterator[Any]:
             yield item
 
 
-def as_path(value: str | Path, name: str) -> Path:
-    """Return the argument `name` as a path. Raises `InputTypeError` if it is none."""
-    if not isinstance(value, str | os.PathLike):
-        raise InputTypeError(f"{name} is {short_repr(value)}; it must be a path")
-    return Path(value)
-
-
 def for_each(work: Callable[[Item], Result], batch: Iterable[Item]) -> list[Result]:
     """Return the result of `work` for each item of a batch.
 
@@ -270,6 +263,13 @@ def for_each(work: Callable[[Item], Result], batch: Iterable[Item]) -> list[Resu
 
 
 # ---- names ----
+
+
+def unknown_keyword(method: Callable[..., Any], unknown: Mapping[str, Any]) -> InputTypeError:
+    """Return the error for keyword arguments that a method of `Tokenizer` does not have."""
+    name = next(iter(unknown))
+    hint = f"; {_OTHER_KEYWORDS[name]}" if name in _OTHER_KEYWORDS else suggestion(name, method.__kwdefaults__ or ())
+    return InputTypeError(f"{method.__name__}() has no parameter {name!r}{hint}")
 
 
 def hint_for(name: str, known: Iterable[str]) -> str:

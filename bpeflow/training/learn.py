@@ -25,7 +25,7 @@ from bpeflow.run_dir.run_files import MergeCheckpoint
 from bpeflow.signatures import takes_settings
 from bpeflow.training.cut import settings_for_cut
 from bpeflow.training.task import after_merges, learning_task
-from bpeflow.vocab import END_OF_DOCUMENT, Merge, Vocab
+from bpeflow.vocab import END_OF_DOCUMENT, Merge, Vocab, as_merges
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -228,7 +228,7 @@ def learn_merges(
     if not isinstance(counts, PretokenCounts):
         counts = PretokenCounts.from_mapping(counts)
     with observer_for(progress, observer) as watching:
-        return learn_with_settings(counts, settings, initial_merges, watching)
+        return learn_with_settings(counts, settings, as_merges(initial_merges), watching)
 
 
 def learn_with_settings(

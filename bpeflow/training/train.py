@@ -12,7 +12,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from bpeflow._util.text import Described
+from bpeflow._util.text import Described, as_path
 from bpeflow.backends import choose_backend
 from bpeflow.config import EngineSettings, Settings, load_values
 from bpeflow.corpus.sources import split_off_documents
@@ -226,7 +226,7 @@ def train_bpe(
         give it to `Tokenizer`.
 
     Raises:
-        Exception: as `train` does.
+        BpeflowError: one of the errors of `train`.
 
     >>> vocab, merges = train_bpe(iter(["low low low", "lower"]), 258, ["<s>"])
     >>> merges
@@ -441,7 +441,7 @@ def _as_settings(config: Settings | Mapping[str, Any] | str | Path) -> Settings:
         return config
     if isinstance(config, Mapping):
         return make_run_settings(config)
-    return make_run_settings(load_values(Path(config)), str(config))
+    return make_run_settings(load_values(as_path(config, "config")), str(config))
 
 
 def _check_init_from(settings: Settings) -> None:

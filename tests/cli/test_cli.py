@@ -165,6 +165,13 @@ def test_names_and_tokens_that_the_locale_cannot_show_do_no_harm(tmp_path: Path)
     assert os.fsencode(report["settings"]["input"][0]) == source
 
 
+def test_files_are_listed_by_folder(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--config", str(config), "--set", "vocab_sizes=[260, 270]"]) == 0
+    *_, whole, small = capsys.readouterr().out.splitlines()
+    assert whole == f"written  {tmp_path / 'run'}: counts.npz, vocab.json, merges.txt, bpeflow.json, run.json"
+    assert small == f"         {tmp_path / 'run' / 'vocab_260'}: vocab.json, merges.txt, bpeflow.json"
+
+
 def test_a_second_run_leaves_nothing_of_the_first(config: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     assert main(["--config", str(config), "--quiet", "--do_monitor", "--set", "vocab_sizes=[260, 270]"]) == 0

@@ -237,7 +237,7 @@ def test_decoding_replaces_a_file_only_if_asked(
     text.write_text("mine")
     decode = ["decode", "--tokenizer", str(run), "--input", str(ids), "--out", str(text), "--quiet"]
     assert main(decode) == 2
-    assert f"{text}: already exists; write to another file, or give overwrite" in capsys.readouterr().err
+    assert f"{text}: already exists; name another file, or give --overwrite" in capsys.readouterr().err
     assert text.read_text() == "mine"
     assert main([*decode, "--overwrite"]) == 0
     assert text.read_text(encoding="utf-8") == corpus.read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ from available import skip_missing
 from bpeflow._util import native
 from bpeflow._util.native import library_folders
 from bpeflow.backends.native_backend import OMP
-from bpeflow.cli.main import COMMANDS, main
+from bpeflow.cli.main import COMMANDS, load_command, main
 from bpeflow.pretokenize.native import native_instructions
 from bpeflow.pretokenize.regex import unicode_version
 
@@ -42,6 +42,14 @@ def test_help_describes_each_command(name: str, capsys: pytest.CaptureFixture[st
         pages.append(capsys.readouterr().out)
     assert pages[0] == pages[1]
     assert pages[0].startswith(f"usage: bpeflow {name}")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_usage_line_shows_what_is_required(name: str) -> None:
+    parser, _ = load_command(name)
+    for argument in parser.arguments:
+        if argument.required and argument.option_strings:
+            assert f" {argument.option_strings[0]} {argument.metavar}" in f"{parser.usage}"
 
 
 @pytest.mark.parametrize("flag", ["-V", "--version"])
@@ -98,7 +106,15 @@ def test_the_version_has_no_other_flags(capsys: pytest.CaptureFixture[str]) -> N
         (["elephants"], f"unknown command 'elephants'; there are: {', '.join(COMMANDS)}"),
         (["a b.txt"], "unknown command 'a b.txt'; to train on a file: bpeflow --input 'a b.txt'"),
         (["corpora/*"], "unknown command 'corpora/*'; to train on a file: bpeflow --input 'corpora/*'"),
-        (["train"], "nothing to train on: give --input PATH or --config FILE (see bpeflow train --help)"),
+        (
+            ["train"],
+            "missing: --input, --vocab_size, --out_dir, as flags or in a --config FILE (see bpeflow train --help)",
+        ),
+        (
+            ["--input", "a", "--skip_merge"],
+            "missing: --out_dir, as flags or in a --config FILE (see bpeflow train --help)",
+        ),
+        (["--config", "/dev/null", "-o", "a"], "missing in /dev/null, and not given as flags: input, vocab_size"),
         (
             ["train", "corpus.txt"],
             "unexpected argument 'corpus.txt'; did you mean --input corpus.txt? (see bpeflow train --help)",
@@ -107,6 +123,7 @@ def test_the_version_has_no_other_flags(capsys: pytest.CaptureFixture[str]) -> N
         (["train", "a", "b"], "unexpected argument 'a'; did you mean --input a b? (see bpeflow train --help)"),
         (["counts", "none.npz", "x.tsv"], "no counts at none.npz"),
         (["--seed", "3"], "unknown flag --seed (see bpeflow train --help)"),
+        (["--weight", "3"], "unknown flag --weight (see bpeflow train --help)"),
         (["backends", "c"], "unexpected argument 'c' (see bpeflow backends --help)"),
     ],
     ids=str,

@@ -17,6 +17,7 @@ from bpeflow._util import native
 from bpeflow.backends import BACKENDS
 from bpeflow.cli.main import main
 from bpeflow.counting.counts import PretokenCounts
+from bpeflow.run_dir.lock import RunLock
 
 
 def names(folder: Path) -> list[str]:
@@ -38,6 +39,7 @@ def names(folder: Path) -> list[str]:
         (["--chunk_size", "8 elephants"], "chunk_size"),
         (["--config", "none.yaml"], "cannot read the config none.yaml"),
         (["--backend_name", "c"], "--backend_name"),
+        (["--init_from", "none"], "none: no such file or folder"),
         (["--out_dir", "/proc/run"], "/proc/run"),
     ],
     ids=str,
@@ -56,6 +58,15 @@ def test_an_error_is_one_clear_line_and_status_2(
     assert "Traceback" not in err
     assert len([line for line in err.splitlines() if not line.startswith("usage")]) == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_in_use_is_one_line_without_advice_to_resume(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run").mkdir()
+    with RunLock(tmp_path / "run"):
+        assert main(["--config", str(config)]) == 1
+    assert re.fullmatch(r"bpeflow: another run is at work in .*\n", capsys.readouterr().err)
 
 
 def test_an_unwritable_folder_is_refused(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -123,8 +123,21 @@ def test_show_writes_a_page(capsys: pytest.CaptureFixture[str], tokenizer: str, 
     assert page.startswith("<!doctype html>")
     assert "rank 0" not in page
     assert "&lt;" in page
-    output(capsys, "show", tokenizer, "slow", "--html", str(path), "--explain")
+    output(capsys, "show", tokenizer, "slow", "--html", str(path), "--explain", "--overwrite")
     assert "rank 0" in path.read_text(encoding="utf-8")
+
+
+def test_files_are_replaced_only_if_asked(capsys: pytest.CaptureFixture[str], tokenizer: str, corpus: str) -> None:
+    mine = Path(corpus).read_bytes()
+    figures = ("evaluate", "--tokenizer", tokenizer, "--input", corpus, "--quiet", "--json")
+    for command in (figures, ("show", tokenizer, "low", "--html"), ("report", tokenizer, "--out"), ("counts", "none")):
+        message = f"{corpus}: already exists; name another file, or give --overwrite to replace it"
+        assert message in failure(capsys, *command, corpus)
+        assert Path(corpus).read_bytes() == mine
+    for _ in range(2):
+        assert main([*figures, f"{corpus}.json", "--overwrite"]) == 0
+    capsys.readouterr()
+    assert json.loads(output(capsys, *figures, "-"))
 
 
 def test_show_needs_one_text(capsys: pytest.CaptureFixture[str], tokenizer: str, corpus: str) -> None:
@@ -152,7 +165,8 @@ def test_inspect_describes_a_vocabulary(capsys: pytest.CaptureFixture[str], toke
     assert lines[:2] == ["vocabulary | 263 ids; 6 merges", "special | <|endoftext|> (256)"]
     assert "2 | 3 | ▏" in lines
     assert any(line.startswith("Latin | ") for line in lines)
-    assert "never reached | 13 tokens" in lines
+    assert any(line.startswith("never reached | 13 tokens: their bytes are part of no text") for line in lines)
+    assert any(line.startswith("perhaps reached | 115 tokens: their own text does not") for line in lines)
     assert not any("training count" in line for line in lines)
 
 

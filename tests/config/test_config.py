@@ -128,6 +128,12 @@ def test_settings_are_frozen() -> None:
         ({"vocab_sise": 1}, r"unknown setting vocab_sise \(did you mean vocab_size\?\)"),
         ({"monitor": {"intervall": 1}}, r"unknown setting monitor\.intervall \(did you mean monitor\.interval\?\)"),
         ({"do_monitor": True}, r"unknown setting do_monitor \(did you mean monitor\.enabled\?\)"),
+        (
+            {"sources": [{"paths": "a", "share": 0.3}]},
+            r"unknown setting sources\.0\.share \(did you mean sources\.0\.weight",
+        ),
+        ({"vocab_size": True}, "vocab_size: need a whole number such as 32000, 32k or 1m, found True"),
+        ({"monitor": 5}, "monitor: need lines of the form `key: value` below it, found 5"),
         ({"zzz": 1}, r"unknown setting zzz \(`bpeflow config` lists all settings\)"),
         ({"vocab_size": 256}, "vocab_size 256 is too small: 256 bytes and 1 special token"),
         ({"vocab_size": 100}, "vocab_size: must be at least 256, found 100"),

@@ -197,16 +197,20 @@ def test_a_custom_pattern_counts_its_matches(tmp_path: Path) -> None:
     ("content", "options", "reason"),
     [
         (b"", {}, "the corpus is empty"),
+        (b"abc", {"sources": [{"paths": "corpus", "max_bytes": 2}]}, "no document is as small as max_bytes"),
         (b"|||", {"special_tokens": ["|"]}, "the corpus has nothing but separators and special tokens"),
         (b"\xff|\xff", {"separator": "|", "invalid_utf8": "skip"}, "all documents were skipped"),
         (b'{"text": null}\n', {"input_format": "jsonl", "bad_records": "skip"}, "all documents were skipped"),
         (b"abc", {"pattern": "[0-9]+", "unmatched": "drop"}, r"the pattern '\[0-9\]\+' matches nothing in the corpus"),
     ],
 )
-def test_nothing_to_count_is_an_error(tmp_path: Path, content: bytes, options: dict[str, Any], reason: str) -> None:
+def test_nothing_to_count_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, options: dict[str, Any], reason: str
+) -> None:
     (tmp_path / "corpus").write_bytes(content)
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(CorpusError, match=f"nothing to count: {reason}"):
-        bpeflow.count(tmp_path, **options)
+        bpeflow.count([] if "sources" in options else "corpus", **options)
 
 
 @pytest.mark.parametrize(

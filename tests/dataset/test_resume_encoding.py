@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import random
@@ -250,3 +251,23 @@ def test_ctrl_c_while_the_journal_is_made_leaves_nothing(
     with pytest.raises(KeyboardInterrupt):
         encode_file(tokenizer, make_corpus(tmp_path, "txt", random.Random(1)), tmp_path / "new" / "out.bin")
     assert not (tmp_path / "new").exists()
+
+
+def test_an_output_that_cannot_be_made_is_named_as_given(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: object, *_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    (tmp_path / "a.txt").write_text("lower", encoding="utf-8")
+    monkeypatch.setattr(journal, "FileIO", refuse)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(OSError, match="Read-only") as caught:
+        encode_file(tokenizer, tmp_path / "a.txt", tmp_path / "ids.bin")
+    assert caught.value.filename == str(tmp_path / "ids.bin")
+
+
+def test_a_seed_needs_a_split(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("lower", encoding="utf-8")
+    with pytest.raises(ConfigError, match="seed: has no effect without val_fraction"):
+        encode_file(tokenizer, tmp_path / "a.txt", tmp_path / "ids.bin", seed=3)

@@ -76,7 +76,7 @@ def test_threads_share_a_tokenizer(encoder: str) -> None:
     with ThreadPoolExecutor(4) as pool:
         for _ in range(3):
             assert list(pool.map(tokenizer.encode, texts)) == expected
-            assert list(pool.map(lambda text: list(tokenizer.encode_iterable(text)), texts)) == expected
+            assert list(pool.map(lambda text: list(tokenizer.encode_iterable([text])), texts)) == expected
 
 
 @pytest.mark.threads

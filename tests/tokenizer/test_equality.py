@@ -151,7 +151,7 @@ def test_overlapping_special_tokens(encoder: str, vocab_and_merges: Any) -> None
     assert found.count(END) == 1
     assert found.count(END * 2) == 1
     assert tokenizer.decode(ids) == text
-    assert list(tokenizer.encode_iterable(text)) == ids
+    assert list(tokenizer.encode_iterable([text])) == ids
 
 
 @pytest.mark.slow

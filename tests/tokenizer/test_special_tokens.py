@@ -81,7 +81,7 @@ def every_method(tokenizer: Tokenizer, text: str, **choice: Any) -> list[Any]:
         lambda: tokenizer.encode_batch(["é", text], **choice),
         lambda: tokenizer.count_tokens(text, **choice),
         lambda: tokenizer.encode_with_offsets(text, **choice),
-        lambda: list(tokenizer.encode_iterable(text, **choice)),
+        lambda: list(tokenizer.encode_iterable([text], **choice)),
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -138,17 +139,25 @@ def test_a_comparison_that_is_impossible_says_why() -> None:
     assert compare("x", "y", [], "no memory").error == "y: no memory"
 
 
-@pytest.mark.parametrize("peer", PEERS)
-def test_each_peer_learns_the_merges_of_its_twin(peer: str, corpus: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("peer", "pattern"),
+    [*((peer, "gpt2") for peer in PEERS), *product(("rustbpe", "huggingface"), ("tekken", r"\w+|\S"))],
+)
+def test_each_peer_learns_the_merges_of_its_twin(peer: str, pattern: str, corpus: Path, tmp_path: Path) -> None:
     contender = named(peer)
-    if reason := contender.unavailable("gpt2"):
+    if reason := contender.unavailable(pattern):
         pytest.skip(reason)
-    job = Job((corpus,), "gpt2", 2, tmp_path, VOCAB_SIZE)
+    job = Job((corpus,), pattern, 2, tmp_path, VOCAB_SIZE)
     [result] = run_rounds([contender], job, 1, 60, lambda *_: None)
     assert result.error is None
     [comparison] = compare_all([contender], job, 60, lambda _: None)
     assert (comparison.error, comparison.first_difference) == (None, None)
     assert comparison.merges >= VOCAB_SIZE - 257
+
+
+def test_peers_have_no_patterns_of_several_steps() -> None:
+    assert all(named(peer).unavailable("deepseek_v3") for peer in PEERS)
+    assert named("bpeflow-omp").unavailable("deepseek_v3") is None
 
 
 def test_the_pattern_by_lines_matches_gpt2_on_each_line() -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.process import Measurement
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS, PUBLISHED_PATTERNS
 
 #: Figures of a contender's result, such as the number of pre-tokens. They serve to check that the results agree.
 Outcome = Mapping[str, int]
@@ -43,6 +44,12 @@ class Job:
     @property
     def files(self) -> list[str]:
         return [str(path) for path in self.inputs]
+
+
+def regex_of(pattern: str) -> str | None:
+    """Return the regular expression of a pattern; None if it has several steps."""
+    meaning = PUBLISHED_PATTERNS.get(pattern, pattern)
+    return NAMED_PATTERNS.get(meaning, meaning) if isinstance(meaning, str) else None
 
 
 def outcome_from_stdout(out_dir: Path, stdout: str) -> Outcome:  # noqa: ARG001
@@ -93,6 +100,8 @@ class Contender:
             return f"{self.package} is not installed: pip install 'bpeflow[bench]'"
         if self.patterns is not None and pattern not in self.patterns:
             return f"supports only the pattern {', '.join(sorted(self.patterns))}"
+        if self.package and regex_of(pattern) is None:
+            return "supports only patterns of one step"
         return None
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks import ours
-from benchmarks.contender import Contender, Job, Outcome, Subject
-from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from benchmarks.contender import Contender, Job, Outcome, Subject, regex_of
 
 PEERS = Path(__file__).parent / "peers" / "count.py"
 GPT2 = frozenset({"gpt2"})
@@ -29,8 +28,7 @@ def _outcome_from_run(out_dir: Path, stdout: str) -> Outcome:  # noqa: ARG001
 
 def _peer(name: str, package: str, note: str, patterns: frozenset[str] | None = GPT2) -> Contender:
     def arguments(job: Job) -> list[str]:
-        pattern = NAMED_PATTERNS.get(job.pattern, job.pattern)
-        return [str(PEERS), name, str(job.processes), pattern, *job.files]
+        return [str(PEERS), name, str(job.processes), str(regex_of(job.pattern)), *job.files]
 
     return Contender(name, arguments, note, package, patterns)
 

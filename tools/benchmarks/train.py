@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import ours
-from benchmarks.contender import Contender, Job, Outcome, Subject
+from benchmarks.contender import Contender, Job, Outcome, Subject, regex_of
 
 PEERS = Path(__file__).parent / "peers" / "train.py"
 GPT2 = frozenset({"gpt2"})
@@ -29,15 +29,16 @@ def _superwords_outcome(out_dir: Path, stdout: str) -> Outcome:
 
 def peer_arguments(name: str, job: Job, vocab_size: int) -> list[str]:
     """Return the arguments of the script that trains with a peer."""
+    pattern = "gpt2" if job.pattern == "gpt2" else str(regex_of(job.pattern))
     target = str(job.out_dir / ours.MERGES_FILE) if job.write_merges else "-"
-    return [str(PEERS), name, str(job.processes), str(vocab_size), target, *job.files]
+    return [str(PEERS), name, str(job.processes), str(vocab_size), pattern, target, *job.files]
 
 
-def _peer(name: str, package: str, note: str, twin: Contender) -> Contender:
+def _peer(name: str, package: str, note: str, twin: Contender, patterns: frozenset[str] | None = GPT2) -> Contender:
     def arguments(job: Job) -> list[str]:
         return peer_arguments(name, job, job.vocab_size)
 
-    return Contender(name, arguments, note, package, GPT2, twin=twin)
+    return Contender(name, arguments, note, package, patterns, twin=twin)
 
 
 _AS_HUGGINGFACE = _bpeflow("bpeflow with tie_break=huggingface", "", "tie_break=huggingface")
@@ -83,9 +84,10 @@ SUBJECT = Subject(
         _peer(
             "rustbpe",
             "rustbpe",
-            "train_from_iterator on documents, GPT-2's original pattern; ties: smallest ids; reports tokens instead of "
-            "pairs, so tokens are compared",
+            "train_from_iterator on documents, gpt2's pattern in its original form; ties: smallest ids; reports tokens "
+            "instead of pairs, so tokens are compared",
             _AS_RUSTBPE,
+            patterns=None,
         ),
         _peer(
             "huggingface",
@@ -93,6 +95,7 @@ SUBJECT = Subject(
             "ByteLevel, BpeTrainer with all 256 bytes; train_from_iterator on documents, since Tokenizer.train reads "
             "line by line, which yields different pre-tokens",
             _AS_HUGGINGFACE,
+            patterns=None,
         ),
     ),
     reference="bpeflow-omp",

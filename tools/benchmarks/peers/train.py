@@ -1,8 +1,8 @@
-"""Train with a peer: `train.py PEER PROCESSES VOCAB_SIZE MERGES FILE...`, started by `tools/bench.py`.
+"""Train with a peer: `train.py PEER PROCESSES VOCAB_SIZE PATTERN MERGES FILE...`, started by `tools/bench.py`.
 
-MERGES is the file to write the merges to, in the format of GPT-2's merges.txt, or ``-`` if the process is timed: then
-the lines are never built. Each function imports what it needs, and nothing else is imported before, since the start of
-the process is measured, too.
+PATTERN is ``gpt2`` or a regular expression; text that it does not match is dropped. MERGES is the file to write the
+merges to, in the format of GPT-2's merges.txt, or ``-`` if the process is timed: then the lines are never built. Each
+function imports what it needs, and nothing else is imported before, since the start of the process is measured, too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BLOCK = 1 << 24
 Lines = Callable[[], Iterable[str]]
 
 
-def gigabpe(files: list[str], processes: int, vocab_size: int) -> Lines:
+def gigabpe(files: list[str], processes: int, vocab_size: int, pattern: str) -> Lines:  # noqa: ARG001
     import gigabpe
 
     _, merges = gigabpe.train_bpe(
@@ -31,26 +31,30 @@ def gigabpe(files: list[str], processes: int, vocab_size: int) -> Lines:
     return lambda: (f"{left} {right}" for left, right in merges)
 
 
-def gigatoken(files: list[str], processes: int, vocab_size: int) -> Lines:  # noqa: ARG001
+def gigatoken(files: list[str], processes: int, vocab_size: int, pattern: str) -> Lines:  # noqa: ARG001
     from gigatoken.gigatoken_rs import TextFileSource, train_bpe
 
     _, merges = train_bpe(TextFileSource([*files], SEPARATOR), vocab_size, [SEPARATOR], tie_breaking="huggingface")
     return lambda: (f"{_printable(left)} {_printable(right)}" for left, right in merges)
 
 
-def rustbpe(files: list[str], processes: int, vocab_size: int) -> Lines:  # noqa: ARG001
+def rustbpe(files: list[str], processes: int, vocab_size: int, pattern: str) -> Lines:  # noqa: ARG001
     import rustbpe
 
     tokenizer = rustbpe.Tokenizer()
-    tokenizer.train_from_iterator(_documents(files), vocab_size - 1, pattern=GPT2)  # rustbpe has no special tokens
+    # rustbpe has no special tokens
+    tokenizer.train_from_iterator(_documents(files), vocab_size - 1, pattern=GPT2 if pattern == "gpt2" else pattern)
     return lambda: (_printable(bytes(token)) for token, rank in tokenizer.get_mergeable_ranks() if rank >= 256)
 
 
-def huggingface(files: list[str], processes: int, vocab_size: int) -> Lines:  # noqa: ARG001
-    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+def huggingface(files: list[str], processes: int, vocab_size: int, pattern: str) -> Lines:  # noqa: ARG001
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pattern == "gpt2")
+    if pattern != "gpt2":
+        matches = pre_tokenizers.Split(Regex(pattern), behavior="removed", invert=True)
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([matches, tokenizer.pre_tokenizer])
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         special_tokens=[SEPARATOR],
@@ -84,9 +88,9 @@ def _printable(token: bytes) -> str:
     return to_printable(token)
 
 
-def main(peer: str, processes: str, vocab_size: str, target: str, *files: str) -> None:
+def main(peer: str, processes: str, vocab_size: str, pattern: str, target: str, *files: str) -> None:
     peers = {train.__name__: train for train in (gigabpe, gigatoken, rustbpe, huggingface)}
-    lines = peers[peer](list(files), int(processes), int(vocab_size))
+    lines = peers[peer](list(files), int(processes), int(vocab_size), pattern)
     if target != "-":
         with open(target, "w", encoding="utf-8", newline="\n") as file:  # noqa: PTH123
             file.writelines(f"{line}\n" for line in ("#version: 0.2", *lines()))
