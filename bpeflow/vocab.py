@@ -64,7 +64,6 @@ class Vocab(Mapping[int, bytes]):
 
     Attributes:
         tokens: the bytes of each token, indexed by id. ``b""`` marks an unused id.
-        packed_tokens: the same in one piece.
         special_tokens: the id of each special token.
         merges: the merges in the order in which they were learned. A merge's index is its rank.
         pattern: the split pattern of its training or of its files, the default of `bpeflow.Tokenizer`; None if it is
@@ -89,7 +88,7 @@ class Vocab(Mapping[int, bytes]):
     [[116, 104, 257], [257, 101, 258]]
     """
 
-    packed_tokens: PackedBytes
+    packed_tokens: PackedBytes  # `tokens`, in one piece
     special_tokens: dict[str, int]
     pattern: Pattern | None
     unmatched: UnmatchedPolicy | None
