@@ -67,7 +67,6 @@ def test_changes_are_named_by_their_path() -> None:
     assert setting_changes({"sizes": [1]}, {"sizes": [1, 2]}) == ["sizes: [1] → [1, 2]"]
 
 
-
 def test_settings_that_the_counts_do_not_depend_on_may_change(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
