@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -25,8 +25,15 @@ END_OF_DOCUMENT = ("<|endoftext|>",)
 #: The usual names of the special token that ends a text, in order of precedence.
 END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>")
 
-#: The special tokens that fill rows of a matrix, if no other is given, by priority.
+#: The usual names of the special token that begins a text, and of the one that fills rows of a matrix, by priority.
+BEGIN_OF_TEXT = ("<|begin_of_text|>", "<s>")
 PADDING = ("<|pad|>", "<pad>", "[PAD]")
+
+#: Special tokens that do not end a text.
+_OTHER_ROLES = {
+    *(*BEGIN_OF_TEXT, "<|startoftext|>", "<|im_start|>", "<bos>", "[CLS]"),
+    *(*PADDING, "<|unk|>", "<unk>", "[UNK]", "<|mask|>", "<mask>", "[MASK]"),
+}
 
 #: The largest number of unused ids in a vocabulary that is read or given. `Vocab` has an entry of 8 bytes for each, so
 #: a damaged id could otherwise take any amount of memory. Published vocabularies have up to a few hundred.
@@ -37,6 +44,17 @@ _SPECIAL_TOKENS_IN_REPR = 5
 
 #: What a `Vocab` has besides tokens and merges.
 _FIELDS = ("special_tokens", "pattern", "unmatched", "normalizer", "merge_counts")
+
+
+def end_of_document(special_tokens: Iterable[str]) -> str | None:
+    """Return the special token that ends documents unless the user gives one; None if there is none.
+
+    That is the first of `END_OF_TEXT` that there is. Otherwise it is the first special token, passing over those whose
+    names say that they begin or pad text, or stand for unknown or masked text, unless there are no others.
+    """
+    tokens = list(special_tokens)
+    named = (token for token in END_OF_TEXT if token in tokens)
+    return next(chain(named, (token for token in tokens if token not in _OTHER_ROLES), tokens), None)
 
 
 def as_merges(merges: Iterable[Merge]) -> tuple[Merge, ...]:
@@ -380,7 +398,7 @@ class Vocab(Mapping[int, bytes]):
     def build(
         cls,
         merges: Iterable[Merge],
-        special_tokens: Sequence[str] = (),
+        special_tokens: str | Iterable[str] = (),
         *,
         special_tokens_first: bool = False,
         reuse_tokens: bool = False,
@@ -404,7 +422,7 @@ class Vocab(Mapping[int, bytes]):
         >>> Vocab.build([(b"t", b"h"), (b"th", b"e")], max_tokens=257).merges
         ((b't', b'h'),)
         """
-        builder = _VocabBuilder(reuse_tokens)
+        builder, special_tokens = _VocabBuilder(reuse_tokens), _as_texts(special_tokens)
         if special_tokens_first:
             specials = {token: builder.add_special(token) for token in special_tokens}
             for byte in BYTES_BY_CHARACTER:
@@ -419,7 +437,7 @@ class Vocab(Mapping[int, bytes]):
     def extend(
         self,
         merges: Iterable[Merge],
-        special_tokens: Iterable[str] = (),
+        special_tokens: str | Iterable[str] = (),
         *,
         reuse_tokens: bool = False,
         max_tokens: int | None = None,
@@ -444,7 +462,7 @@ class Vocab(Mapping[int, bytes]):
         """
         builder = _VocabBuilder(True, self.tokens, self.reusable_ids(special_tokens=reuse_tokens))
         specials = dict(self.special_tokens)
-        for token in special_tokens:
+        for token in _as_texts(special_tokens):
             if token not in specials:
                 specials[token] = builder.add_special(token) if reuse_tokens else builder.append(token.encode())
         taken = builder.add_merges(merges, max_tokens)
@@ -479,6 +497,15 @@ def _read_only(merge_ids: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """Make a shared array read-only."""
     merge_ids.flags.writeable = False
     return merge_ids
+
+
+def _as_texts(special_tokens: str | Iterable[str]) -> tuple[str, ...]:
+    """Return one special token or several as a tuple. Raises `InputTypeError` if one is not a `str`."""
+    listed = (special_tokens,) if isinstance(special_tokens, str) else tuple(special_tokens)
+    for token in listed:
+        if not isinstance(token, str):
+            raise InputTypeError(f"special token {token!r} is {type(token).__name__}, not str")
+    return listed
 
 
 class _VocabBuilder:

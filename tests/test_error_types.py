@@ -26,6 +26,7 @@ from bpeflow.errors import (
     InputTypeError,
     MissingLibraryError,
     ScratchError,
+    TokenizerNotFoundError,
 )
 
 
@@ -48,6 +49,7 @@ def used_up() -> Any:
         (lambda t, path: Tokenizer.train(iter(["a"]), 300, pattern="(a"), ValueError),
         (lambda t, path: Tokenizer.train(iter(["a"]), 300, min_frequency=0), ValueError),
         (lambda t, path: Tokenizer.load(path / "nope"), FileNotFoundError),
+        (lambda t, path: Tokenizer.train(iter(["a"]), 300, init_from=path / "nope"), FileNotFoundError),
         (lambda t, path: Tokenizer.load(__file__), ValueError),
         (lambda t, path: [t.save(path / "a"), t.with_special_tokens("<x>").save(path / "a")], FileExistsError),
         (lambda t, path: t.encode_to_numpy("a", dtype="int8"), ValueError),
@@ -141,6 +143,16 @@ def test_no_special_tokens_may_be_none() -> None:
         (lambda t: bpeflow.learn_merges({"ab": 1}, 300, initial_merges=[("a", "b")]), r"merge 0 .* a pair of bytes"),
         (lambda t: bpeflow.Vocab.build(["ab"]), r"merge 0 is 'ab'; it must be a pair of bytes"),
         (lambda t: t.vocab.extend([(b"a", "b")]), r"merge 0 is \(b'a', 'b'\); it must be a pair of bytes"),
+        (lambda t: bpeflow.Vocab.build([], [5]), r"special token 5 is int, not str"),
+        (lambda t: t.encode_iterable({"a": 1}), r"pieces of a text must be an iterable of str, not dict"),
+        (lambda t: t.decode_batch({0: [97]}), r"a batch must be a list, not dict"),
+        (lambda t: t.count_tokens(Path(__file__)), r"not PosixPath; to encode a file use encode_file"),
+        (lambda t: t.encode_documents(None, "a.bin"), r"documents is a single NoneType; pass a list"),
+        (lambda t: bpeflow.evaluate(t, b"a.txt"), r"the corpus is b'a.txt': give a file"),
+        (lambda t: bpeflow.evaluate(t, __file__, baseline=t), r"baseline is .*; it must be a path"),
+        (lambda t: Tokenizer.load(""), r"source is ''; it must be a path"),
+        (lambda t: t.save(""), r"path is ''; it must be a path"),
+        (lambda t: Tokenizer.load(Tokenizer), r"cannot load a tokenizer from type"),
         (lambda t: bpeflow.train(None), r"config is None; it must be a path"),
         (lambda t: bpeflow.load_tokens(5), r"path is 5; it must be a path"),
         (lambda t: bpeflow.load_shards(None), r"path is None; it must be a path"),
@@ -149,6 +161,19 @@ def test_no_special_tokens_may_be_none() -> None:
 def test_wrong_arguments_are_named(tokenizer: Tokenizer, call: Callable[[Tokenizer], Any], message: str) -> None:
     with pytest.raises(InputTypeError, match=message):
         call(tokenizer)
+
+
+def test_a_name_that_is_not_a_path_has_the_way_to_load_it(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    with pytest.raises(TokenizerNotFoundError, match=r"^o200k: no such .*; from_pretrained takes published names$"):
+        Tokenizer.load("o200k")
+    with pytest.raises(TokenizerNotFoundError, match=r"no tokenizer in this folder; need one of [^;]*$"):
+        Tokenizer.load(tmp_path)
+
+
+def test_one_special_token_is_not_a_list_of_characters() -> None:
+    vocab = bpeflow.Vocab.build([], "<s>")
+    assert vocab.special_tokens == {"<s>": 256}
+    assert vocab.extend([], "</s>").special_tokens == {"<s>": 256, "</s>": 257}
 
 
 def test_integers_may_be_those_of_numpy(tokenizer: Tokenizer) -> None:

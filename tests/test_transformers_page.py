@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from bpeflow.config import OutputSettings, Settings, make_settings
-from bpeflow.formats.transformers import CHAT_TEMPLATES, DEFAULT_TOKENS
+from bpeflow.formats.transformers import CHAT_TEMPLATES
+from bpeflow.vocab import BEGIN_OF_TEXT, END_OF_TEXT, PADDING
 
 PAGE = (Path(__file__).parents[1] / "docs" / "transformers.md").read_text(encoding="utf-8")
 
@@ -33,7 +34,7 @@ def test_the_config_is_valid() -> None:
 
 def test_all_options_defaults_and_templates_are_listed() -> None:
     names = {*OutputSettings.model_fields, *CHAT_TEMPLATES}
-    tokens = {token for defaults in DEFAULT_TOKENS.values() for token in defaults}
+    tokens = {*END_OF_TEXT, *BEGIN_OF_TEXT, *PADDING}
     tokens |= {token for named in CHAT_TEMPLATES.values() for token in named.special_tokens}
     assert {word for word in names - {"formats", "report"} if f"`{word}`" not in PAGE} == set()
     assert {token for token in tokens if f"`{token}`" not in PAGE.replace("\\|", "|")} == set()

@@ -55,8 +55,8 @@ def short_repr(value: object) -> str:
 
 
 def as_path(value: str | os.PathLike[str], name: str) -> Path:
-    """Return the argument `name` as a path. Raises `InputTypeError` if it is none."""
-    if not isinstance(value, str | os.PathLike):
+    """Return the argument `name` as a path. Raises `InputTypeError` if it is none, or empty (this folder)."""
+    if not isinstance(value, str | os.PathLike) or value == "":
         raise InputTypeError(f"{name} is {short_repr(value)}; it must be a path")
     return Path(value)
 

@@ -30,10 +30,10 @@ from bpeflow.training.task import resolve_initial
 from bpeflow.vocab import Merge
 
 _DESCRIPTION = """\
-Learn the same merges with several backends in turn, check that the results are equal, and print for each: seconds for
-set-up, selection of pairs, update of the words and the rest (loading counts, returning merges); entries of occurrence
-lists visited, and how many were still valid; stale heap entries; pairs; memory of the backend's tables. Settings are as
-for merge.
+Learn the same merges with several backends in turn, and check that the results are equal. A table shows for each the
+seconds for set-up, the selection of pairs, the update of pre-tokens, and the rest (loading counts, returning merges);
+how many occurrences of pairs were visited, and how many of them merged; how many entries of the heap were stale; the
+number of pairs; and the memory of its tables. Settings are as for merge.
 
   bpeflow compare --counts runs/owt --backends c,omp --threads 1,2,4 --rounds 5
 """

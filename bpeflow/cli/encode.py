@@ -31,12 +31,14 @@ sidecar (train.bin.json) describes it; --index also writes where each document s
 --shard_tokens divides the file into train_000000.bin and so on, between documents, and --val_fraction chooses documents
 at random for val.bin. --engine ray encodes on a Ray cluster. --out - prints the ids in binary, once all are complete.
 
+For untrusted JSON Lines, Parquet or files of one document each, add --special_tokens_as_text --separator ''
+--end_token '<|endoftext|>'. Without a separator, a text file with several documents becomes a single one.
+
   bpeflow encode --tokenizer runs/owt --input 'corpus/*.txt' --out train.bin
   bpeflow encode --tokenizer runs/mix --config mix.yaml --out train.bin
   bpeflow encode --tokenizer runs/owt --input owt/ --out train.bin --shard_tokens 100m --val_fraction 0.005
   bpeflow encode --tokenizer runs/owt --input owt/ --out owt.bin --format megatron
   bpeflow encode --tokenizer runs/owt --input /shared/owt --out /shared/train.bin --engine ray
-  bpeflow encode --tokenizer runs/owt --input web/ --special_tokens_as_text --separator '' --index --out web.bin
 """
 
 

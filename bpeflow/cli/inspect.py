@@ -94,13 +94,17 @@ def _print_vocab(console: Console, figures: VocabFigures) -> None:
         ("special", f"{', '.join(specials[:LISTED]) or 'none'}{more}"),
         ("incomplete UTF-8", f"{format_count(len(figures.incomplete), 'token')}: {list_tokens(figures.incomplete)}"),
         *_superwords(figures),
-        ("never reached", format_count(len(figures.never), "token")),
     ]
     unreached: dict[str, list[VocabToken]] = {}
     for token in figures.never:
         unreached.setdefault(_REASONS[token.reason], []).append(token)
-    unreached["their own text does not yield them, others may"] = [*figures.unproved]
-    fields += [("", f"{len(tokens):,}: {why}: {list_tokens(tokens)}") for why, tokens in unreached.items() if tokens]
+    label = "never reached"
+    for why, tokens in unreached.items():
+        fields.append((label, f"{format_count(len(tokens), 'token')}: {why}: {list_tokens(tokens)}"))
+        label = ""
+    if unproved := figures.unproved:
+        why = "their own text does not yield them, other text may"
+        fields.append(("perhaps reached", f"{format_count(len(unproved), 'token')}: {why}: {list_tokens(unproved)}"))
     print_fields(console, fields)
     for heading, entries in (("bytes", _by_length(figures.lengths)), ("script", figures.scripts)):
         console.print()

@@ -20,8 +20,8 @@ from bpeflow.training.train import train_from_counts
 
 _DESCRIPTION = """\
 Learn merges from counts that a run has saved: another vocabulary size or backend, without counting again. The
-settings of that run apply; a config and flags override them. Without --out_dir that run is completed; if it has a
-tokenizer already, the new one is written beside it, to a folder such as runs/owt-16000.
+settings of that run apply; a config and flags override them. Without --out_dir, a run that has
+no tokenizer yet is completed; otherwise the new tokenizer is written beside it, to a folder such as runs/owt-16000.
 
   bpeflow merge --counts runs/owt --vocab_size 16000
   bpeflow merge --counts counts.tsv --vocab_size 1000 --backend python --out_dir runs/small

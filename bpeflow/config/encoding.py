@@ -44,7 +44,7 @@ class EncodeSettings(CorpusSettings):
         None,
         "special token that replaces separators and ends every document; '' for none",
         "Needed if the separator is not a special token.",
-        unset="the separator, and the last document ends as in its file",
+        unset="the separator; the last document ends as in its file, except in format megatron",
         example="<|endoftext|>",
         metavar="TOKEN",
     )

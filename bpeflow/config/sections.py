@@ -210,7 +210,7 @@ class OutputSettings(Section):
     eos: NonEmpty | None = _run(
         None,
         "special token that ends a text in transformers",
-        unset="<|endoftext|>, <|end_of_text|> or </s>, if there is one",
+        unset="the one that ends documents: <|endoftext|>, <|end_of_text|>, </s>, <eos>, or the first that can",
         example="<|im_end|>",
         metavar="TOKEN",
     )

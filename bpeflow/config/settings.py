@@ -45,7 +45,7 @@ from bpeflow.config.sections import (
     as_tuple,
     whole_weights,
 )
-from bpeflow.vocab import END_OF_DOCUMENT
+from bpeflow.vocab import END_OF_DOCUMENT, end_of_document
 
 TieBreak = Literal["greatest_bytes", "smallest_ids", "huggingface"]
 
@@ -161,7 +161,7 @@ class CorpusSettings(Frozen):
     separator: str | None = _corpus(
         None,
         "text that ends a document, besides the end of a file; '' for none",
-        unset="the first special token",
+        unset="<|endoftext|> or a similar name among the special tokens, else the first that can end a text",
         example="<|doc|>",
     )
     invalid_utf8: InvalidUtf8Policy = _corpus(
@@ -285,8 +285,8 @@ class CountSettings(CorpusSettings, TokenSettings):
 
     @property
     def document_separator(self) -> str | None:
-        """The text that ends a document: `separator`, else the first special token, else None (only a file's end)."""
-        return next(iter(self.special_tokens), None) if self.separator is None else self.separator or None
+        """The text that ends a document: `separator`, else a special token, else None (only a file's end)."""
+        return end_of_document(self.special_tokens) if self.separator is None else self.separator or None
 
 
 class MergeSettings(TokenSettings):

@@ -189,8 +189,9 @@ def split_off_documents(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], I
     for text in place of a path: here, so that the traceback is short.
     """
     given = values.get("input", ())
-    if given is None:
-        raise InputTypeError("the corpus is None: give a file, a folder, a glob, a list of these, or documents")
+    if given is None or isinstance(given, bytes):
+        remedy = "give a file, a folder, a glob, a list of these, or documents"
+        raise InputTypeError(f"the corpus is {short_repr(given)}: {remedy}")
     check_iterable(given)
     if _is_documents(given, values.get("text_field", "text")):
         return {**values, "input": DOCUMENTS}, given

@@ -32,6 +32,7 @@ from bpeflow.progress import Observer, observer_for
 from bpeflow.signatures import takes_settings
 from bpeflow.tokenizer.parallel import validate_threads
 from bpeflow.tokenizer.tokenizer import Tokenizer
+from bpeflow.vocab import end_of_document
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -68,8 +69,9 @@ def encode_file(
 
     The ids of a text file equal `Tokenizer.encode` of its text, so decoding restores the file. Separators in the text
     are encoded as their ids. An end token is added after each record of JSON Lines or Parquet, after each document of
-    an iterable, and after a text file that does not end with a separator, if another document follows. White space
-    after a file's last separator is not a document of its own: it belongs to the document before it.
+    an iterable, and after a text file that does not end with a separator, if another document follows or if the format
+    is ``"megatron"``, whose readers expect it after every document. White space after a file's last separator is not a
+    document of its own: it belongs to the document before it.
 
     The result does not depend on `num_threads`, `chunk_size` and `engine`. If encoding fails in the first 30 seconds,
     no files are left. After that, the ids so far are kept in temporary files, and `resume` continues.
@@ -166,7 +168,7 @@ def _encode(
     """Encode the corpus, and write the files."""
     started = perf_counter()
     statistics, begin, done, total = DocumentStatistics(), BEGIN, 0, work.corpus.total_bytes
-    entries, end_last = work.corpus.entries, bool(tokens.options.end_token)
+    entries, end_last = work.corpus.entries, bool(tokens.options.end_token) or tokens.layout == "megatron"
     fingerprint = _fingerprint(work, tokens, facts)
     with explain_memory_error("encoding", _LESS_MEMORY), new_token_set(tokens, facts, fingerprint) as writer:
         work.look.look_at(entries)
@@ -197,6 +199,7 @@ def _encode(
         dtype=tokens.dtype,
         tokens=writer.tokens,
         documents=writer.documents,
+        end_token=end_token["text"] if (end_token := facts["end_token"]) else None,
         val_tokens=val.tokens if val else 0,
         val_documents=val.documents if val else 0,
         skipped_documents=statistics.skipped_documents,
@@ -238,10 +241,12 @@ def _warn(encoded: EncodedCorpus, encoder: ChunkEncoder, tokens: TokenSet) -> No
         log.warning("%s: no ids, because the corpus has no text", path)
     if tokens.options.val_fraction and not 0 < encoded.val_documents < documents:
         log.warning("%s: a split has none of the %d documents; change val_fraction or seed", path, documents)
-    separated = tokens.options.end_token is not None or encoder.end_id is not None or tokens.has_index
+    indexed = tokens.has_index and tokens.layout != "megatron"  # whose readers join documents, each with its end token
+    separated = tokens.options.end_token is not None or encoder.end_id is not None or indexed
     if not separated and documents > 1:
-        ends = "give end_token or" if encoder.tokenizer.special_tokens else "the tokenizer has no special tokens:"
-        log.warning("%s: nothing separates its %d documents; %s add an index (--index)", path, documents, ends)
+        ends = "give end_token" if encoder.tokenizer.special_tokens else "the tokenizer has no special tokens"
+        index = "" if tokens.has_index else ", or add an index (--index)"
+        log.warning("%s: nothing separates its %d documents; %s%s", path, documents, ends, index)
 
 
 def encode_documents(tokenizer: Tokenizer, documents: Any, dst: str | Path, **arguments: Any) -> EncodedCorpus:
@@ -250,7 +255,7 @@ def encode_documents(tokenizer: Tokenizer, documents: Any, dst: str | Path, **ar
     Raises `InputTypeError` for a single text, and as `encode_file` does.
     """
     check_iterable(documents)
-    if isinstance(documents, str | bytes | Mapping):
+    if isinstance(documents, str | bytes | Mapping) or not isinstance(documents, Iterable):
         raise InputTypeError(f"documents is a single {type(documents).__name__}; pass a list of documents")
     return encode_file(tokenizer, iter(documents), dst, **arguments)
 
@@ -298,9 +303,9 @@ def _each_document_once(settings: EncodeSettings) -> EncodeSettings:
 
 
 def _text_rules(tokenizer: Tokenizer, settings: EncodeSettings, sources: Sequence[Source]) -> TextRules:
-    """Return how text becomes documents and pre-tokens. The separator is by default the first special token."""
+    """Return how text becomes documents and pre-tokens."""
     special_tokens = [*tokenizer.special_tokens]
-    separator = next(iter(special_tokens), None) if settings.separator is None else settings.separator or None
+    separator = end_of_document(special_tokens) if settings.separator is None else settings.separator or None
     delimiters = Delimiters(separator, [] if settings.special_tokens_as_text else special_tokens)
     return TextRules(tokenizer._pretokenizer, delimiters, settings.invalid_utf8, sources, keep_separator=True)
 

@@ -22,6 +22,7 @@ class EncodedCorpus(Described):
         dtype: ``uint16`` or ``uint32``.
         tokens: number of ids, including end tokens.
         documents: number of documents in the token files.
+        end_token: the special token after each document; None if nothing separates them.
         val_tokens: number of ids in the validation split, included in `tokens`.
         val_documents: number of documents in the validation split, included in `documents`.
         skipped_documents: number of documents left out because they are not UTF-8.
@@ -44,6 +45,7 @@ class EncodedCorpus(Described):
     dtype: DtypeName
     tokens: int
     documents: int
+    end_token: str | None
     val_tokens: int
     val_documents: int
     skipped_documents: int
@@ -72,6 +74,8 @@ class EncodedCorpus(Described):
         if self.val_documents:
             documents = format_count(self.val_documents, "document")
             yield "", f"of these {format_count(self.val_tokens, 'token')} in {documents} for validation"
+        if self.end_token is not None:
+            yield "", f"documents end with {self.end_token}"
         yield "written", one_line(_list_files(self.written))
 
 

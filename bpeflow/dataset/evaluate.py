@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow._util.text import short_names
+from bpeflow._util.text import as_path, short_names
 from bpeflow.config import CorpusSettings, CountSettings, SourceSettings, make_settings
 from bpeflow.config.sections import whole_weights
 from bpeflow.config.settings import UNNAMED_SOURCE
@@ -79,8 +79,8 @@ def evaluate(
         progress: show progress on standard error, or in the notebook.
         observer: progress callbacks, instead.
         options: the other settings of `bpeflow.config.CorpusSettings`: `sources`, `input_format`, `text_field`,
-            `text_column`, `exclude`, `separator`, `invalid_utf8`, `bad_records`. By default, the separator is each
-            tokenizer's first special token.
+            `text_column`, `exclude`, `separator`, `invalid_utf8`, `bad_records`. By default, the separator is the
+            special token of each tokenizer that ends documents (`Tokenizer.eot_token`).
 
     Returns:
         The results for each corpus and, if there are several, for all of them together, each multiplied by its weight.
@@ -149,7 +149,7 @@ def _load(
     if baseline is not None:
         base = str(baseline)
         if base not in names.values():
-            path = str(Path(baseline))
+            path = str(as_path(baseline, "baseline"))
             if path not in given and not Path(path).exists():
                 known = ", ".join(names.values())
                 raise ConfigError(f"baseline: {base} is neither a path nor one of the tokenizers ({known})")

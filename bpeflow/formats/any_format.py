@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from bpeflow._util.text import unknown_name
+from bpeflow._util.text import as_path, unknown_name
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, TokenizerNotFoundError
 from bpeflow.formats import gpt2
 from bpeflow.formats.tokenizer_spec import NO_OPTIONS, TokenizerSpec, TransformersOptions, add_special_tokens
@@ -122,7 +122,7 @@ def load(
     chosen = None if pattern is None else simplest_pattern(pattern)
     if chosen is not None:
         load_pretokenizer(chosen)  # raises if it is invalid
-    found, file = find_format(Path(source)) if isinstance(source, str | Path) else (None, Path())
+    found, file = find_format(as_path(source, "source")) if isinstance(source, str | Path) else (None, Path())
     description = None if known is None else _module("published").find_name(known, file.parent)
     if found is None:
         spec: TokenizerSpec = _module("live").from_object(source)

@@ -44,7 +44,7 @@ def from_object(tokenizer: object) -> TokenizerSpec:
         FormatError: bpeflow does not support the tokenizer.
         InputTypeError: the object is not such a tokenizer.
     """
-    if isinstance(tokenizer, HasSpec):
+    if isinstance(tokenizer, HasSpec) and not isinstance(tokenizer, type):
         return tokenizer.to_spec()
     if isinstance(tokenizer, Vocab):
         return TokenizerSpec.of(tokenizer)

@@ -22,16 +22,9 @@ from bpeflow.formats import huggingface
 from bpeflow.formats.published import CONFIG_FILE
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, TransformersOptions
 from bpeflow.formats.untrusted import read_text
-from bpeflow.vocab import PADDING
+from bpeflow.vocab import BEGIN_OF_TEXT, PADDING, end_of_document
 
 SPECIAL_TOKENS_FILE = "special_tokens_map.json"
-
-#: The special tokens that have a role unless another is given: the first of them that the tokenizer has.
-DEFAULT_TOKENS = {
-    "eos": ("<|endoftext|>", "<|end_of_text|>", "</s>"),
-    "bos": ("<|begin_of_text|>", "<s>"),
-    "pad": PADDING,
-}
 
 #: `model_max_length` of a tokenizer without limit, in all versions.
 _NO_LIMIT = int(1e30)
@@ -57,15 +50,19 @@ def save(spec: TokenizerSpec, folder: Path, options: TransformersOptions) -> lis
 def _roles(spec: TokenizerSpec, options: TransformersOptions) -> dict[str, str]:
     """Return the special token of each role that has one."""
     specials = spec.vocab.special_tokens
+    defaults = {
+        "eos": end_of_document(specials),
+        "bos": next((token for token in BEGIN_OF_TEXT if token in specials), None),
+        "pad": next((token for token in PADDING if token in specials), None),
+    }
     roles = {}
-    for role, defaults in DEFAULT_TOKENS.items():
+    for role, default in defaults.items():
         given: str | None = getattr(options, role)
         if given is not None and given not in specials:
             raise ConfigError(
                 f"{role}: {short_repr(given)} is not a special token of the tokenizer{_nearest(given, spec)}"
             )
-        token = given or next((token for token in defaults if token in specials), None)
-        if token is not None:
+        if token := given or default:
             roles[role] = token
     if options.add_bos and "bos" not in roles:
         raise ConfigError("add_bos: there is no token to add; give bos, a special token of the tokenizer")

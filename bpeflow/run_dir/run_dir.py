@@ -294,11 +294,15 @@ def remove_useless(folder: Path, *, failed: bool = False) -> None:
 
 
 def _empty(unfinished: Path, *kept: str) -> None:
-    """Remove everything but the files named, durably."""
+    """Remove everything but the files named, durably.
+
+    What says how far a run has come goes before what it has, so a process killed here leaves nothing to resume by half.
+    """
+    _remove(unfinished, (DONE_FILE,), kept)
     remove_segments(unfinished / SEGMENTS)
     remove_parts(unfinished)
-    _remove(unfinished, (CHECKPOINT_FILE, *RUN_FILES, SETTINGS_FILE, DONE_FILE), kept)
     remove_unfinished(unfinished / FIRST_STAGE)
+    _remove(unfinished, (CHECKPOINT_FILE, *RUN_FILES, SETTINGS_FILE), kept)
     _remove_empty_folders(unfinished)
 
 

@@ -17,7 +17,14 @@ from numpy.typing import DTypeLike, NDArray
 
 import bpeflow
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, as_path, unknown_name
-from bpeflow.errors import ConfigError, InputTypeError, NativeUnavailableError, SpecialTokenError, UnknownTokenError
+from bpeflow.errors import (
+    ConfigError,
+    InputTypeError,
+    NativeUnavailableError,
+    SpecialTokenError,
+    TokenizerNotFoundError,
+    UnknownTokenError,
+)
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens, tokenizer_hash
 from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.signatures import takes_settings
@@ -36,6 +43,7 @@ from bpeflow.tokenizer.special_tokens import (
 )
 from bpeflow.tokenizer.streaming import StreamDecoder, TextCutter, encode_stream
 from bpeflow.tokenizer.validate import (
+    NO_BATCH,
     Ids,
     as_utf8,
     documents_of,
@@ -50,7 +58,7 @@ from bpeflow.tokenizer.validate import (
     validate_dtype,
     validate_ids,
 )
-from bpeflow.vocab import END_OF_TEXT, Merge, Vocab
+from bpeflow.vocab import Merge, Vocab, end_of_document
 
 if TYPE_CHECKING:
     import tiktoken
@@ -62,9 +70,6 @@ if TYPE_CHECKING:
 
 #: Names of the encoders, best first. ``auto`` takes the first that is available.
 ENCODERS = ("native", "python")
-
-#: Number of special tokens that an error message lists.
-_SPECIAL_TOKENS_IN_ERROR = 5
 
 
 class Tokenizer:
@@ -302,7 +307,11 @@ class Tokenizer:
         """
         from bpeflow.formats import any_format
 
-        spec = any_format.load(source, pattern, special_tokens or (), known, normalizer)
+        try:
+            spec = any_format.load(source, pattern, special_tokens or (), known, normalizer)
+        except TokenizerNotFoundError as error:
+            hint = "" if Path(str(source)).exists() else "; from_pretrained takes published names"
+            raise TokenizerNotFoundError(f"{error}{hint}") from None
         return cls.from_spec(spec, encoder=encoder, cache_bytes=cache_bytes)
 
     from_file = load
@@ -484,28 +493,21 @@ class Tokenizer:
 
     @property
     def eot_token(self) -> int:
-        """The id of the special token that ends a text.
+        """The id of the special token that ends a document, in token files, too, unless another one is given.
 
-        That is ``<|endoftext|>``, as in tiktoken, or else ``<|end_of_text|>``, ``</s>`` or ``<eos>``, or else the only
-        special token.
+        That is ``<|endoftext|>``, as in tiktoken, or else ``<|end_of_text|>``, ``</s>`` or ``<eos>``. Without any of
+        them it is the first special token, passing over those that by their names begin or pad text (``<|pad|>``).
 
         Raises:
-            SpecialTokenError: there is none, or it is one of several with other names.
+            SpecialTokenError: there is none.
         """
         ids = self.vocab.special_tokens
-        name = next((name for name in END_OF_TEXT if name in ids), None)
-        if name is not None or len(ids) == 1:
-            return ids[name or next(iter(ids))]
-        if not ids:
+        name = end_of_document(ids)
+        if name is None:
             raise SpecialTokenError(
                 "the tokenizer has no special token to end a text: add one with with_special_tokens(['<|endoftext|>'])"
             )
-        listed = ", ".join([*ids][:_SPECIAL_TOKENS_IN_ERROR])
-        more = ", …" if len(ids) > _SPECIAL_TOKENS_IN_ERROR else ""
-        raise SpecialTokenError(
-            f"none of the special tokens {listed}{more} is known to end a text: look up the one that does, "
-            "as in special_tokens['…']"
-        )
+        return ids[name]
 
     def token_to_id(self, token: str | bytes) -> int | None:
         """Return the id of a token, or None if there is no such token.
@@ -777,7 +779,7 @@ class Tokenizer:
 
         Invalid arguments raise at once, as for `encode`. Errors in the text raise when the stream reaches them.
         """
-        if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
+        if isinstance(texts, NO_BATCH) or not isinstance(texts, Iterable):
             hint = "; for a single text use encode" if isinstance(texts, str) else ""
             raise InputTypeError(f"pieces of a text must be an iterable of str, not {type(texts).__name__}{hint}")
         specials = self._control.allowed(allowed_special)

@@ -6,6 +6,8 @@ what is wrong and where.
 
 from __future__ import annotations
 
+import io
+import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from mmap import mmap
@@ -72,6 +74,9 @@ _OTHER_KEYWORDS = {
 
 _BYTES = (bytes, bytearray, memoryview, mmap)
 
+#: Iterables that are not a sequence of texts, or of lists of ids: their items are in no order, or not what is meant.
+NO_BATCH = (str, bytes, set, frozenset, Mapping)
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -92,6 +97,7 @@ def to_utf8(text: str, start: int = 0) -> bytes:
     """
     if not isinstance(text, str):
         hint = "; for several texts use encode_batch" if isinstance(text, list | tuple) else ""
+        hint = "; to encode a file use encode_file" if isinstance(text, os.PathLike | io.IOBase) else hint
         raise InputTypeError(f"text to encode must be a str, not {type(text).__name__}{hint}")
     try:
         return text.encode()
@@ -226,7 +232,7 @@ def _check_entry(token_id: Any, token: Any, tokens: int) -> None:
 
 def list_of_texts(batch: Iterable[str]) -> list[str]:
     """Return the texts of a batch as a list of its own. Raises `InputTypeError` if the batch has no order."""
-    if isinstance(batch, str | bytes | set | frozenset | Mapping) or not isinstance(batch, Iterable):
+    if isinstance(batch, NO_BATCH) or not isinstance(batch, Iterable):
         hint = "; for a single text use encode" if isinstance(batch, str) else ""
         raise InputTypeError(f"a batch must be a list, not {type(batch).__name__}{hint}")
     return list(batch)
@@ -247,9 +253,9 @@ def for_each(work: Callable[[Item], Result], batch: Iterable[Item]) -> list[Resu
     The errors of `work` are raised with the item's index at the start of the message.
 
     Raises:
-        InputTypeError: the batch is not iterable, or is a single `str`.
+        InputTypeError: the batch is not iterable, is a single `str`, or has no order.
     """
-    if isinstance(batch, str) or not isinstance(batch, Iterable):
+    if isinstance(batch, NO_BATCH) or not isinstance(batch, Iterable):
         raise InputTypeError(
             f"a batch must be a list, not {type(batch).__name__}; for a single item use encode or decode"
         )

@@ -28,7 +28,7 @@ from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2
 from bpeflow.formats.tokenizer_spec import HasSpec, TokenizerSpec, TransformersOptions
 from bpeflow.pretokenize.regex import load_pretokenizer
-from bpeflow.vocab import END_OF_TEXT, Merge, Vocab
+from bpeflow.vocab import Merge, Vocab
 
 #: The name of a tokenizer in memory wherever a file would have its own.
 TOKENIZER = "<tokenizer>"
@@ -53,8 +53,7 @@ def resolve_initial(settings: Settings, base: TokenizerSpec | None = None) -> tu
 
     A pattern that the settings give must be the tokenizer's, but GPT-2's two files and ranks alone have none,
     so it may be given for them. The tokenizer's special tokens follow those that the settings give, which are new or
-    its own. The first one, which separates documents, is a token of its that ends texts, unless the settings name one
-    or a special token of its. Without `base` the tokenizer is read from `init_from`. Raises `ConfigError` if it does
+    its own. Without `base` the tokenizer is read from `init_from`. Raises `ConfigError` if it does
     not fit the settings, or cannot be extended, and `FormatError` if its files are damaged.
     """
     path = settings.init_from
@@ -76,10 +75,8 @@ def resolve_initial(settings: Settings, base: TokenizerSpec | None = None) -> tu
             f"init_from: in {path} unmatched is {base.unmatched}, and here it is {settings.unmatched}: leave it out"
         )
     specials = base.vocab.special_tokens
-    theirs = sorted(specials, key=lambda token: (token not in END_OF_TEXT, specials[token]))
+    theirs = sorted(specials, key=specials.__getitem__)
     ours = settings.special_tokens if "special_tokens" in given else ()
-    if theirs and theirs[0] in END_OF_TEXT and not any(token in (*theirs, *END_OF_TEXT) for token in ours):
-        ours = (theirs[0], *ours)  # documents still end as they did
     settings = settings.model_copy(
         update={
             "pattern": base.pattern,
@@ -143,7 +140,7 @@ def _load(path: Path, settings: Settings) -> TokenizerSpec:
                 raise
             base = formats.load(path, given)
     except FormatError as error:
-        raise FormatError(f"init_from: {error}") from None
+        raise type(error)(f"init_from: {error}") from None
     alone = format_.name == "gpt2" and not (file.parent / gpt2.TOKENIZER_FILE).is_file()
     if alone and base.pattern == "gpt2":  # not the two files of another known tokenizer
         base = replace(base, normalizer=settings.normalizer)

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "cache_key.hpp"
+#include "id_writer.hpp"
 #include "reserved.hpp"
 
 #include <algorithm>
@@ -26,7 +27,7 @@ namespace bpeflow {
 class Cache {
   public:
     // A pre-token of up to 15 bytes and up to four ids take half a cache line. After other records follow the rest of
-    // the ids, and then the bytes of a long pre-token.
+    // the ids, padded to a multiple of `RUN`, and then the bytes of a long pre-token.
     struct Record {
         std::uint64_t words[2]; // the key, and the number of ids in the top bits
         std::uint32_t ids[4];   // if that is MANY: their number, and the ids from the second place on
@@ -38,10 +39,17 @@ class Cache {
         bool is_of(const CacheKey &key) const {
             constexpr std::uint64_t without_count = (std::uint64_t{1} << CacheKey::count_shift) - 1;
             if (words[0] != key.words[0] || (words[1] & without_count) != key.words[1]) return false;
-            return key.is_short() || std::memcmp(first() + many(), key.bytes, key.length()) == 0;
+            return key.is_short() || std::memcmp(first() + padded(many()), key.bytes, key.length()) == 0;
+        }
+
+        // The same for a record of a short key, or zeros, without a branch.
+        bool is_of_short(const CacheKey &key) const {
+            constexpr unsigned count_bits = 64 - CacheKey::count_shift;
+            return ((words[0] ^ key.words[0]) | (words[1] ^ key.words[1]) << count_bits) == 0;
         }
     };
     static_assert(sizeof(Record) == 32);
+    static std::size_t padded(std::size_t count) { return (count + RUN - 1) / RUN * RUN; }
     static constexpr unsigned MOST = 4, MANY = 15;
 
     // Use up to `limit` bytes. Address space is reserved for all of them, memory is taken as it is needed.
@@ -76,18 +84,19 @@ class Cache {
         return found;
     }
 
-    // Insert a pre-token that was not found. Do nothing if it is very long or the cache is full.
-    void insert(const CacheKey &key, const std::uint32_t *ids, std::size_t count) {
+    // Insert a pre-token that was not found. Return its record; null if it is very long or the cache is full.
+    const Record *insert(const CacheKey &key, const std::uint32_t *ids, std::size_t count) {
         const bool few = key.is_short() && count <= MOST;
-        const std::size_t words = few ? 4 : 1 + count, size = 16 + words * 4 + (key.is_short() ? 0 : key.length());
+        const std::size_t words = few ? 4 : 1 + padded(count),
+                          size = 16 + words * 4 + (key.is_short() ? 0 : key.length());
         const std::size_t units = (size + sizeof(Record) - 1) / sizeof(Record);
-        if (units > longest || full()) return;
+        if (units > longest || full()) return nullptr;
         Index *const index = index_with_room();
-        if (!index) return;
+        if (!index) return nullptr;
         const std::uint64_t place = end_.fetch_add(units, std::memory_order_relaxed);
         if (place + units > places_) {
             full_.store(true, std::memory_order_relaxed);
-            return;
+            return nullptr;
         }
         Record &record = records_[place];
         record.words[0] = key.words[0];
@@ -98,9 +107,10 @@ class Cache {
         } else {
             to[0] = static_cast<std::uint32_t>(count);
             std::copy_n(ids, count, to + 1);
-            if (!key.is_short()) std::memcpy(to + 1 + count, key.bytes, key.length());
+            if (!key.is_short()) std::memcpy(to + 1 + padded(count), key.bytes, key.length());
         }
         index->add(std::uint64_t{tag(key)} << 32 | place);
+        return &record;
     }
 
     // Remove everything. No other thread may use the cache meanwhile.

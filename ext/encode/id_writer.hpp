@@ -10,9 +10,14 @@
 
 namespace bpeflow {
 
+// Ids written at a time.
+constexpr std::size_t RUN = 8;
+
 // Appends ids to an array. Throws Failure{BPEFLOW_NO_ROOM} if it is full.
-template <typename Id> class IdWriter {
+template <typename Given> class IdWriter {
   public:
+    using Id = Given;
+
     IdWriter(void *ids, std::uint64_t written, std::uint64_t capacity)
         : first_(static_cast<Id *>(ids)), next_(first_ + written), end_(first_ + capacity) {}
 
@@ -27,22 +32,28 @@ template <typename Id> class IdWriter {
         next_ += count;
     }
 
-    void put(const std::uint32_t *ids, std::size_t count) {
+    template <typename From> void put(const From *ids, std::size_t count) {
         if (static_cast<std::size_t>(end_ - next_) < count) throw Failure{BPEFLOW_NO_ROOM};
-        next_ = std::transform(ids, ids + count, next_, [](std::uint32_t id) { return static_cast<Id>(id); });
+        next_ = std::transform(ids, ids + count, next_, [](From id) { return static_cast<Id>(id); });
     }
 
-    // The same for any number of ids, eight at a time: runs are short, and a loop over single ids could not be predicted.
-    // Up to seven more ids are read.
-    void put_run(const std::uint32_t *ids, std::size_t count) {
-        if (static_cast<std::size_t>(end_ - next_) < count + 7) {
+    // The same for any number of ids: most runs are short, and a loop over single ids could not be predicted. Up to `RUN`
+    // ids after the last one are read.
+    template <typename From> void put_run(const From *ids, std::size_t count) {
+        if (static_cast<std::size_t>(end_ - next_) < count + RUN) {
             put(ids, count);
             return;
         }
-        for (std::size_t first = 0; first < count; first += 8)
-            for (std::size_t i = first; i < first + 8; i++) next_[i] = static_cast<Id>(ids[i]);
+        std::size_t first = 0;
+        do {
+            for (std::size_t i = first; i < first + RUN; i++) next_[i] = static_cast<Id>(ids[i]);
+            first += RUN;
+        } while (first < count);
         next_ += count;
     }
+
+    // Write the ids of one pre-token, with those that pad them to a multiple of `RUN`.
+    void put_many(const std::uint32_t *ids, std::size_t count) { put_run(ids, count); }
 
     std::uint64_t written() const { return static_cast<std::uint64_t>(next_ - first_); }
 
@@ -53,11 +64,14 @@ template <typename Id> class IdWriter {
 // Counts ids instead.
 class IdCounter {
   public:
+    using Id = std::uint32_t;
+
     explicit IdCounter(std::uint64_t counted) : counted_(counted) {}
 
     void put_few(const std::uint32_t (&)[4], std::size_t count) { counted_ += count; }
     void put(const std::uint32_t *, std::size_t count) { counted_ += count; }
     void put_run(const std::uint32_t *, std::size_t count) { counted_ += count; }
+    void put_many(const std::uint32_t *, std::size_t count) { counted_ += count; }
     std::uint64_t written() const { return counted_; }
 
   private:

@@ -66,13 +66,15 @@ class TwoLevels {
 
     // Where the units of pieces are written, and the number of units up to the end of each piece.
     struct UnitWriter {
+        using Id = std::uint32_t;
+
         std::uint32_t *units, *ends;
         std::size_t written;
 
-        // Write pieces of one unit each, eight at a time.
+        // Write pieces of one unit each.
         void put_run(const std::uint32_t *ids, std::size_t count) {
-            for (std::size_t first = 0; first < count; first += 8)
-                for (std::size_t i = first; i < first + 8; i++) {
+            for (std::size_t first = 0; first < count; first += RUN)
+                for (std::size_t i = first; i < first + RUN; i++) {
                     units[written + i] = ids[i];
                     ends[i] = static_cast<std::uint32_t>(written + i + 1);
                 }
@@ -89,6 +91,8 @@ class TwoLevels {
             std::copy_n(ids, count, units + written);
             *ends++ = static_cast<std::uint32_t>(written += count);
         }
+
+        void put_many(const std::uint32_t *ids, std::size_t count) { put(ids, count); }
     };
 
     // The runs that are complete.
@@ -100,10 +104,10 @@ class TwoLevels {
         void set(std::size_t i, CacheKey &key) const {
             key.set_units(levels.units_.data() + start(i), end(i) - start(i));
         }
-        template <typename Put> void encode(const CacheKey &key, const Put &put) const {
+        Lookup::Made encode(const CacheKey &key) const {
             levels.merging_.merge(reinterpret_cast<const std::uint32_t *>(key.bytes),
                                   key.length() / sizeof(std::uint32_t));
-            put(levels.merging_.ids(), levels.merging_.count());
+            return {levels.merging_.ids(), levels.merging_.count()};
         }
     };
 

@@ -60,7 +60,19 @@ std::size_t positions(const std::uint64_t *masks, std::size_t blocks, std::uint3
     return static_cast<std::size_t>(next - positions);
 }
 
-// Eight pre-tokens at once, by gathers.
+// Load eight words, by one load each: processors split the instruction for this into more operations.
+template <typename At> __m512i load_eight(const At &at) {
+    const auto two = [&](std::size_t i) {
+        return _mm_unpacklo_epi64(_mm_loadl_epi64(static_cast<const __m128i *>(at(i))),
+                                  _mm_loadl_epi64(static_cast<const __m128i *>(at(i + 1))));
+    };
+    const auto four = [&](std::size_t i) {
+        return _mm256_inserti128_si256(_mm256_castsi128_si256(two(i)), two(i + 2), 1);
+    };
+    return _mm512_inserti64x4(_mm512_castsi256_si512(four(0)), four(4), 1);
+}
+
+// Eight pre-tokens at once.
 std::size_t find(const KeyTable &table, const std::uint8_t *text, const std::uint32_t *starts,
                  const std::uint32_t *ends, std::size_t count, std::uint32_t *slots, std::uint32_t *misses) {
     const __m512i ones = _mm512_set1_epi64(-1), none = _mm512_set1_epi64(std::int64_t{1} << table.bits);
@@ -70,9 +82,11 @@ std::size_t find(const KeyTable &table, const std::uint8_t *text, const std::uin
     std::uint32_t *next = misses;
     for (std::size_t i = 0; i < count; i += 8) {
         const auto live = static_cast<__mmask8>(count - i >= 8 ? 0xFF : (1u << (count - i)) - 1);
-        const __m256i start = _mm256_maskz_loadu_epi32(live, starts + i);
+        const __m256i start = _mm256_mask_loadu_epi32(_mm256_set1_epi32(static_cast<int>(starts[i])), live, starts + i);
         const __m256i length = _mm256_sub_epi32(_mm256_maskz_loadu_epi32(live, ends + i), start);
-        const __m512i words = _mm512_mask_i32gather_epi64(_mm512_setzero_si512(), live, start, text, 1);
+        alignas(32) std::uint32_t from[8];
+        _mm256_store_si256(reinterpret_cast<__m256i *>(from), start);
+        const __m512i words = load_eight([&](std::size_t j) -> const void * { return text + from[j]; });
         const __m512i unused = _mm512_sub_epi64(
             _mm512_set1_epi64(64), _mm512_slli_epi64(_mm512_cvtepu32_epi64(length), 3)); // bits; wraps if too long
         const __m512i kept = _mm512_srlv_epi64(ones, unused);                            // 0 if the token is too long
@@ -80,7 +94,9 @@ std::size_t find(const KeyTable &table, const std::uint8_t *text, const std::uin
         // The last byte of a key is not zero. This is false for a token that is too long, too.
         const __mmask8 valid = _mm512_mask_cmpgt_epu64_mask(live, keys, _mm512_srli_epi64(kept, 8));
         const __m512i slot = _mm512_srl_epi64(_mm512_mullo_epi64(keys, multiplier), shift);
-        const __m512i present = _mm512_mask_i64gather_epi64(_mm512_setzero_si512(), valid, slot, table.keys, 8);
+        alignas(64) std::uint64_t at[8];
+        _mm512_store_si512(at, slot);
+        const __m512i present = load_eight([&](std::size_t j) -> const void * { return table.keys + at[j]; });
         const __mmask8 hit = _mm512_mask_cmpeq_epi64_mask(valid, present, keys);
         const __m512i result = _mm512_mask_blend_epi64(hit, none, slot);
         _mm256_storeu_si256(reinterpret_cast<__m256i *>(slots + i), _mm512_cvtepi64_epi32(result));

@@ -32,7 +32,7 @@ from token_corpora import (
 from bpeflow.corpus.find import InputRules, find_inputs
 from bpeflow.dataset import corpus_encoder
 from bpeflow.dataset.decode import decode_file
-from bpeflow.dataset.encode import encode_file
+from bpeflow.dataset.encode import encode_documents, encode_file
 from bpeflow.dataset.token_file import load_document_offsets, load_tokens, sidecar_path
 from bpeflow.errors import ConfigError, InvalidUtf8Error
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
@@ -200,10 +200,28 @@ def test_documents_that_nothing_separates_are_a_warning(tmp_path: Path, caplog: 
     encode_file(tokenizer, paths[0], tmp_path / "1.bin")
     encode_file(tokenizer, paths, tmp_path / "2.bin", index=True)
     encode_file(tokenizer, paths, tmp_path / "3.bin", end_token="")
-    encode_file(tokenizer, paths, tmp_path / "4.bin", format="megatron")
     assert not caplog.records
     encode_file(tokenizer, paths, tmp_path / "train.bin")
     assert "train.bin: nothing separates its 2 documents" in caplog.text
+    encode_file(tokenizer, paths, tmp_path / "4.bin", format="megatron")  # despite its index
+    assert "4.bin: nothing separates its 2 documents" in caplog.text
+
+
+def test_the_end_token_is_chosen_by_name_and_shown(tmp_path: Path) -> None:
+    tokenizer = make_tokenizer(special_tokens=["<|pad|>", EOT])
+    encoded = encode_documents(tokenizer, ["a", "b"], tmp_path / "train.bin")
+    end = tokenizer.special_tokens[EOT]
+    assert (load_tokens(tmp_path / "train.bin").tolist(), encoded.end_token) == ([ord("a"), end, ord("b"), end], EOT)
+    assert f"documents end with {EOT}" in str(encoded)
+    assert "documents end" not in str(encode_documents(tokenizer, ["a"], tmp_path / "none.bin", end_token=""))
+
+
+@pytest.mark.parametrize("options", [{}, {"end_token": ""}], ids=str)
+def test_megatron_gets_an_end_token_after_the_last_document_too(options: dict[str, Any], tmp_path: Path) -> None:
+    tokenizer, [path] = make_tokenizer(), write_files(tmp_path, [f"a{EOT}b".encode()])
+    encode_file(tokenizer, path, tmp_path / "train.bin", format="megatron", **options)
+    text = "ab" if options else f"a{EOT}b{EOT}"
+    assert load_tokens(tmp_path / "train.bin").tolist() == tokenizer.encode(text)
 
 
 def test_files_are_in_the_given_order(tmp_path: Path) -> None:

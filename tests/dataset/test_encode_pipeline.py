@@ -135,4 +135,7 @@ def test_documents_that_cannot_be_told_apart_are_reported(
     tokenizer = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [], ["<|endoftext|>"])
     encode_file(tokenizer, tmp_path / "a.jsonl", tmp_path / "train.bin", **options)
     said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert any("nothing separates its 2 documents; give end_token or" in message for message in said) == warned
+    assert (
+        any("nothing separates its 2 documents; give end_token, or add an index" in message for message in said)
+        == warned
+    )

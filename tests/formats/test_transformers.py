@@ -17,10 +17,11 @@ import bpeflow
 from bpeflow import AlreadyExistsError, ConfigError, FormatError, ResumeError, Tokenizer
 from bpeflow.cli.main import main
 from bpeflow.config import Settings, make_settings
-from bpeflow.formats.transformers import CHAT_TEMPLATES, DEFAULT_TOKENS
+from bpeflow.formats.transformers import CHAT_TEMPLATES
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.run_dir.resume import make_run_settings
 from bpeflow.run_dir.run_files import record_run
+from bpeflow.vocab import BEGIN_OF_TEXT, END_OF_TEXT, PADDING
 
 END, PAD, BOS = "<|endoftext|>", "<|pad|>", "<|begin_of_text|>"
 OTHERS = [*dict.fromkeys(token for named in CHAT_TEMPLATES.values() for token in named.special_tokens)]
@@ -100,11 +101,11 @@ def test_texts_are_padded(tokenizer: Tokenizer, load: Callable[[Path], Any], tmp
     }  # without token_type_ids, which most models do not take
 
 
-def test_without_these_special_tokens_there_are_no_roles(load: Callable[[Path], Any], tmp_path: Path) -> None:
+def test_a_tokenizer_without_the_usual_names_has_an_end_token_only(load: Callable[[Path], Any], tmp_path: Path) -> None:
     tokenizer = Tokenizer.train(iter(CORPUS), 270, special_tokens=["<a>"])
     tokenizer.save(tmp_path, "huggingface")
     theirs = load(tmp_path)
-    assert (theirs.eos_token, theirs.bos_token, theirs.pad_token) == (None, None, None)
+    assert (theirs.eos_token, theirs.bos_token, theirs.pad_token) == ("<a>", None, None)  # as in token files
     assert theirs("the <a>")["input_ids"] == tokenizer.encode("the <a>")
 
 
@@ -201,7 +202,7 @@ def test_the_defaults_are_described(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["convert", "--help"])
     text = " ".join(capsys.readouterr().out.split())
-    for word in (*(token for tokens in DEFAULT_TOKENS.values() for token in tokens), *CHAT_TEMPLATES):
+    for word in (*END_OF_TEXT, *BEGIN_OF_TEXT, *PADDING, *CHAT_TEMPLATES):
         assert word in text
 
 

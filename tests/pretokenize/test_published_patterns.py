@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from pathlib import Path
 
@@ -34,6 +35,19 @@ def table_row(name: str) -> str:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_documentation_shows_how_a_pattern_splits(name: str) -> None:
     assert table_row(name) in CHOOSING.read_text(encoding="utf-8").splitlines()
+
+
+def test_the_documentation_groups_the_patterns_by_how_they_split() -> None:
+    """The patterns named in the paragraphs below the table are those whose rows show what the paragraphs say."""
+    page = CHOOSING.read_text(encoding="utf-8")
+    named = {
+        title: re.findall(r"`(\w+)`", text)
+        for title, text in re.findall(r"^\* \*(\w+)\.\* (.*?)(?=^\S|^$)", page, re.M | re.S)
+    }
+    pieces = {name: [load_pretokenizer(name).pretokens(sample) for sample in SAMPLES] for name in NAMES}
+    assert sorted(named["Digits"]) == sorted(NAMES)
+    assert sorted(named["Case"]) == sorted(name for name in NAMES if len(pieces[name][1]) > 1)
+    assert sorted(named["Marks"]) == sorted(name for name in NAMES if len(pieces[name][4]) > 1)
 
 
 def test_the_setting_names_every_pattern() -> None:
