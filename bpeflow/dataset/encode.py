@@ -23,10 +23,10 @@ from bpeflow.dataset.corpus_encoder import BEGIN, ChunkEncoder, ChunkJoiner, Cor
 from bpeflow.dataset.encode_tasks import check_distributable, encoded_chunks
 from bpeflow.dataset.encoded_corpus import EncodedCorpus
 from bpeflow.dataset.journal import refuse_to_lose
-from bpeflow.dataset.token_file import choose_dtype, choose_layout
+from bpeflow.dataset.token_file import choose_dtype, choose_layout, read_sidecar
 from bpeflow.dataset.token_set import TokenSet, check_not_input
 from bpeflow.dataset.token_writer import new_token_set
-from bpeflow.errors import ConfigError, InputTypeError, explain_memory_error
+from bpeflow.errors import ConfigError, FormatError, InputTypeError, explain_memory_error
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
 from bpeflow.progress import Observer, observer_for
 from bpeflow.signatures import takes_settings
@@ -98,7 +98,7 @@ def encode_file(
 
     Raises:
         AlreadyExistsError: a file exists, and `overwrite` is false, or an interrupted encoding could be resumed; raised
-            before any work.
+            before any work, and again if another process has written the file meanwhile.
         ConfigError: an option is unknown, invalid or does not fit the tokenizer; raised before any work.
         CorpusError: input is missing, unreadable, or not UTF-8 (`InvalidUtf8Error`, with the position), or a record has
             no text (`BadRecordError`).
@@ -134,10 +134,14 @@ def encode_file(
         chunk_size=settings.chunk_size,
     )
     check_distributable(corpus, settings.engine)
+    facts = _describe(work, end, tokens)
+    if settings.resume and not settings.overwrite and (finished := _finished(work, tokens, facts)) is not None:
+        log.info("%s is complete: nothing left to do", tokens.path)
+        return finished
     _check_shards(tokens, corpus.known_bytes)
     _check_output(tokens, corpus)
     with observer_for(progress, observer) as watching:
-        return _encode(work, tokens, _describe(work, end), watching)
+        return _encode(work, tokens, facts, watching)
 
 
 def _check_shards(tokens: TokenSet, size: int) -> None:
@@ -190,9 +194,12 @@ def _encode(
             if observer is not None:
                 observer.encoding(done, total)
         joiner.finish()
+        if not tokens.options.overwrite:
+            tokens.refuse_to_replace()  # what another process has written meanwhile
         check_unchanged(entries, "run again when it is complete", may_grow=True)
         writer.facts["skipped_documents"] = statistics.skipped_documents
         writer.facts["bad_records"] = statistics.bad_records
+        writer.facts["text_bytes"] = statistics.bytes
     val = writer.splits.get("val")
     encoded = EncodedCorpus(
         written=tuple(file for written in writer.paths() for file in tokens.files_of(written)),
@@ -221,7 +228,7 @@ def _fingerprint(work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any]
             raise ConfigError(f"resume: {reason}")
         return None
     fields = {*EncodeSettings.model_fields} - _NOT_IN_FINGERPRINT
-    own = {key: value for key, value in facts.items() if key not in ("input", "bytes")}
+    own = {key: value for key, value in facts.items() if key not in ("input", "bytes", "settings")}
     chosen = {"dtype": tokens.dtype, "format": tokens.layout, "chunk_size": work.step}
     return Fingerprint.of_files({**tokens.options.to_json(fields), **own, **chosen}, work.corpus.entries)
 
@@ -260,13 +267,14 @@ def encode_documents(tokenizer: Tokenizer, documents: Any, dst: str | Path, **ar
     return encode_file(tokenizer, iter(documents), dst, **arguments)
 
 
-def _describe(work: CorpusEncoder, end_token: str | None) -> dict[str, Any]:
+def _describe(work: CorpusEncoder, end_token: str | None, tokens: TokenSet) -> dict[str, Any]:
     """Return the content of the sidecar besides its required fields."""
     encoder = work.encoder
     tokenizer = encoder.tokenizer
     return {
         "skipped_documents": 0,
         "bad_records": 0,
+        "text_bytes": 0,
         "tokenizer": {
             "sha256": tokenizer_hash(tokenizer.to_spec()),
             "vocab_size": tokenizer.vocab_size,
@@ -280,8 +288,44 @@ def _describe(work: CorpusEncoder, end_token: str | None) -> dict[str, Any]:
         "bytes": work.corpus.known_bytes,
         "input": [{"path": file.name, "bytes": file.size} for entry in work.corpus.entries for file in entry.files],
         "samples": {source.name: asdict(source.sample) for source in work.corpus.sources if source.sample},
+        "settings": tokens.options.to_json({*EncodeSettings.model_fields} - _NOT_IN_FINGERPRINT - {"chunk_size"}),
         "bpeflow": __version__,
     }
+
+
+def _finished(work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any]) -> EncodedCorpus | None:
+    """Return what the token files hold if they are complete, and of this corpus with these settings; None otherwise."""
+    paths = tokens.existing_files()
+    if work.corpus.main_process_only or not tokens.first.exists():
+        return None
+    try:
+        files = [read_sidecar(path) for path in paths]
+    except FormatError:
+        return None
+    first, written = files[0], tokens.first.stat().st_mtime_ns
+    same = all(first.facts.get(key) == facts[key] for key in ("settings", "tokenizer", "end_token", "input", "samples"))
+    read = (file for entry in work.corpus.entries for file in entry.files)
+    if not same or first.dtype != tokens.dtype or any((file.modified or written) > written for file in read):
+        return None
+    splits = [file.facts.get("set", {}).get("split") for file in files]
+    if len(files) != sum(dict(zip(splits, (file.parts for file in files), strict=True)).values()):
+        return None
+    val = [file for file, split in zip(files, splits, strict=True) if split == "val"]
+    return EncodedCorpus(
+        written=tuple(file for path in paths for file in tokens.files_of(path)),
+        dtype=tokens.dtype,
+        end_token=end_token["text"] if (end_token := facts["end_token"]) else None,
+        tokens=sum(file.tokens for file in files),
+        documents=sum(file.documents for file in files),
+        val_tokens=sum(file.tokens for file in val),
+        val_documents=sum(file.documents for file in val),
+        skipped_documents=first.facts["skipped_documents"],
+        bad_records=first.facts["bad_records"],
+        files=sum(work.corpus.file_counts()),
+        bytes=first.facts["text_bytes"],
+        input_bytes=work.corpus.known_bytes,
+        seconds=0.0,
+    )
 
 
 # ---- options ----

@@ -30,7 +30,7 @@ class EncodedCorpus(Described):
         files: number of files in the corpus.
         bytes: size of the corpus, including separators.
         input_bytes: size of the corpus as it is stored, compressed or in JSON.
-        seconds: wall time.
+        seconds: wall time; 0 if the token files were complete already (`resume`).
 
     >>> from tempfile import TemporaryDirectory
     >>> from bpeflow import Tokenizer
@@ -65,12 +65,13 @@ class EncodedCorpus(Described):
         stored = self.input_bytes or self.bytes  # the size of standard input is unknown
         other_size = format_size(stored) != format_size(self.bytes)
         rate = f"{format_size(stored / max(self.seconds, 1e-9))}/s{' of input' if other_size else ''}"
+        time = f"in {self.seconds:.1f} s, {rate}, " if self.seconds else "earlier, "
         size = format_size(self.bytes) + (f" of text from {format_size(stored)}" if other_size else "")
         skipped = f", {self.skipped_documents:,} skipped" if self.skipped_documents else ""
         bad_records = f", {format_count(self.bad_records, 'bad record')} left out" if self.bad_records else ""
         documents = format_count(self.documents, "document") + skipped + bad_records
         tokens = f"{format_count(self.tokens, 'token')} ({self.dtype}) in {documents}"
-        yield "encoded", f"{size} in {self.seconds:.1f} s, {rate}, {tokens}"
+        yield "encoded", f"{size} {time}{tokens}"
         if self.val_documents:
             documents = format_count(self.val_documents, "document")
             yield "", f"of these {format_count(self.val_tokens, 'token')} in {documents} for validation"

@@ -239,6 +239,8 @@ def test_the_sidecar_describes_the_origin_of_the_tokens(tmp_path: Path) -> None:
     done = encode_file(tokenizer, path, tmp_path / "train.bin", invalid_utf8="skip", special_tokens_as_text=True)
     facts = json.loads(sidecar_path(tmp_path / "train.bin").read_text(encoding="utf-8"))
     assert facts.pop("bpeflow")
+    assert facts.pop("settings")["bad_records"] == "error"
+    assert facts.pop("text_bytes") == done.bytes
     assert facts.pop("crc32") == f"{crc32((tmp_path / 'train.bin').read_bytes()):08x}"
     end_id = tokenizer.special_tokens[EOT]
     assert facts == {

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import gzip
 import json
+import os
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -107,6 +109,8 @@ def test_a_resumed_encoding_gives_the_same_bytes(
     assert contents(out.parent) == contents(tmp_path / "whole")
     for field in ("dtype", "tokens", "documents", "val_tokens", "val_documents", "bytes", "input_bytes", "files"):
         assert getattr(encoded, field) == getattr(whole, field), field
+    assert encode_file(tokenizer, paths, out, resume=True, **options) == replace(encoded, seconds=0.0)
+    assert contents(out.parent) == contents(tmp_path / "whole")
 
 
 @pytest.fixture
@@ -209,8 +213,43 @@ def test_with_nothing_to_resume_it_starts(tokenizer: Tokenizer, tmp_path: Path) 
     corpus = tmp_path / "c.txt"
     corpus.write_text("the lower words", encoding="utf-8")
     encode_file(tokenizer, corpus, tmp_path / "c.bin", resume=True)
+    assert (tmp_path / "c.bin").exists()
+
+
+def test_finished_token_files_of_something_else_are_not_taken_for_these(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    corpus, out = tmp_path / "c.jsonl", tmp_path / "c.bin"
+    corpus.write_text('{"text": "the lower words", "other": "the"}\n' * 20, encoding="utf-8")
+    encode_file(tokenizer, corpus, out)
+    assert encode_file(tokenizer, corpus, out, resume=True, num_threads=1).describe()
+    other = Tokenizer.train(iter(["other words"]), vocab_size=262, special_tokens="<|e|>")
+    for changes in ({"text_field": "other"}, {"end_token": ""}, {"shard_tokens": 10}):
+        with pytest.raises(AlreadyExistsError, match="already exists"):
+            encode_file(tokenizer, corpus, out, resume=True, **changes)
     with pytest.raises(AlreadyExistsError, match="already exists"):
-        encode_file(tokenizer, corpus, tmp_path / "c.bin", resume=True)
+        encode_file(other, corpus, out, resume=True)
+    os.utime(corpus)
+    with pytest.raises(AlreadyExistsError, match="already exists"):
+        encode_file(tokenizer, corpus, out, resume=True)
+
+
+def test_a_file_that_another_process_has_written_meanwhile_stays(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus, out = tmp_path / "c.txt", tmp_path / "out" / "c.bin"
+    corpus.write_text("the lower words", encoding="utf-8")
+
+    def finish(self: TokenSetWriter) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(TokenSetWriter, "write", write)
+            encode_file(tokenizer, corpus, out, end_token="")
+        write(self, np.empty(0, np.uint16))
+
+    write = TokenSetWriter.write
+    monkeypatch.setattr(TokenSetWriter, "write", lambda self, *_: finish(self))
+    with pytest.raises(AlreadyExistsError, match="already exists"):
+        encode_file(tokenizer, corpus, out)
+    monkeypatch.undo()
+    assert encode_file(tokenizer, corpus, out, end_token="", resume=True).seconds == 0
 
 
 def test_what_can_be_read_once_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
