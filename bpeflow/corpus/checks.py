@@ -7,9 +7,10 @@ reading them.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import shlex
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -71,8 +72,9 @@ class FirstLook:
         """
         files = [file for entry in entries for file in entry.files]
         empty = [file for file in files if file.size == 0]
-        _warn_of("%s empty", empty if 2 * len(empty) >= len(files) else [])  # a few are usual, as in source code
-        _warn_of("%s named more than once, and read once", [file for file in files if file.repeated])
+        _warn_of("empty", empty if 2 * len(empty) >= len(files) else [])  # a few are usual, as in source code
+        _warn_of("named more than once, and read once", [file for file in files if file.repeated])
+        self._warn_of_shared(files)
         largest: dict[int, InputFile] = {}
         for file in (file for file in files if not file.main_process_only):
             known = largest.get(file.source)
@@ -81,6 +83,23 @@ class FirstLook:
         for file in largest.values():
             with closing(self._blocks(file)) as blocks:
                 self._check(file, blocks)
+
+    def _warn_of_shared(self, files: Sequence[InputFile]) -> None:
+        """Log a warning about the files that several sources have, for each set of sources."""
+        first: dict[str, InputFile] = {}
+        sources: defaultdict[str, list[str]] = defaultdict(list)
+        for file in files:
+            name = os.path.realpath(file.name) if file.location == "file" else file.name
+            first.setdefault(name, file)
+            sources[name].append(self.rules.sources[file.source].name)
+        shared: defaultdict[tuple[str, ...], list[InputFile]] = defaultdict(list)
+        for name, names in sources.items():
+            if len(names) > 1:
+                shared[tuple(names)].append(first[name])
+        for readers, found in shared.items():
+            times = "twice" if len(readers) == 2 else f"{len(readers)} times"
+            listed = f"{', '.join(readers[:-1])} and {readers[-1]}"
+            _warn_of(f"in sources {listed}, and read {times}", found)
 
     def watch(self, entry: CorpusEntry, chunks: Iterator[StreamChunk]) -> Iterator[StreamChunk]:
         """Yield the chunks of an entry, and look at the first ones if the entry can be read only once."""
@@ -157,10 +176,11 @@ class FirstLook:
                     log.warning("%s: the pattern matches nothing in its first %s", name, format_size(len(text)))
 
 
-def _warn_of(message: str, files: Sequence[InputFile]) -> None:
+def _warn_of(state: str, files: Sequence[InputFile]) -> None:
     if files:
-        message %= "%s is" if len(files) == 1 else f"{len(files):,} files, such as %s, are"
-        log.warning(message, files[0].title)
+        title = files[0].title
+        subject = f"{title} is" if len(files) == 1 else f"{len(files):,} files, such as {title}, are"
+        log.warning("%s %s", subject, state)
 
 
 def _first_bytes(blocks: Iterable[bytes | bytearray], separator: bytes) -> tuple[bytearray, bool]:

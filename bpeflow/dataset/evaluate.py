@@ -175,8 +175,10 @@ def _sources(values: Mapping[str, Any]) -> tuple[SourceSettings, ...]:
     for entry in entries:
         if isinstance(entry, Mapping):
             sources.append(entry)
-        elif name := names.pop(str(entry), None):  # once, if it is named again
+        elif name := names.pop(str(entry), None):
             sources.append({"name": name, "paths": str(entry)})
+        else:
+            log.warning("%s is named more than once, and read once", entry)
     return make_settings(CorpusSettings, {**values, "input": sources}).sources
 
 

@@ -76,6 +76,12 @@ FORMATS = (
     _TIKTOKEN,
 )
 
+#: The formats that exist without a pattern, so that `load` takes it and a published description.
+_WITHOUT_PATTERN = (_GPT2, _TIKTOKEN)
+
+#: Endings of files that tokenizers of other kinds have, and that no folder for a tokenizer is meant to have.
+_FILE_ENDINGS = (".model", ".txt", ".bpe", ".vocab", ".bin", ".pkl")
+
 #: Other names of formats.
 _ALIASES = {"hf": "huggingface", "tokenizers": "huggingface", "transformers": "huggingface"}
 
@@ -127,7 +133,7 @@ def load(
     if found is None:
         spec: TokenizerSpec = _module("live").from_object(source)
     else:
-        spec = found.load(file, chosen, description) if found is _TIKTOKEN else found.load(file)
+        spec = found.load(file, chosen, description) if found in _WITHOUT_PATTERN else found.load(file)
     vocab = spec.vocab
     if description is not None:
         vocab = add_special_tokens(vocab, description.special_tokens)
@@ -171,6 +177,11 @@ def save(
     if not is_file and path.exists() and not path.is_dir():
         endings = ", ".join(known.suffix for known in FORMATS if known.suffix)
         raise AlreadyExistsError(f"{path} is a file: name a folder, or a file that ends in one of {endings}")
+    if not is_file and not path.exists() and path.suffix in _FILE_ENDINGS:
+        endings = ", ".join(known.suffix for known in FORMATS if known.suffix)
+        raise ConfigError(
+            f"{path}: no format has files of this ending: name a folder, or a file that ends in {endings}"
+        )
     if not is_file and (others := _formats_named(path)):
         raise ConfigError(f"{path} has the ending of the {others[0].name} format, not of {format_.name}: name a folder")
     if options != NO_OPTIONS and (is_file or not format_.beside):

@@ -34,9 +34,10 @@ import numpy as np
 
 from bpeflow._util.atomic import write_text
 from bpeflow._util.byte_level import BYTE_CHARACTERS, UTF8_BYTES, describe_byte_conflict
-from bpeflow._util.text import UnmatchedPolicy
+from bpeflow._util.text import Pattern, UnmatchedPolicy
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats.printable import find_merge_ids, ids_by_form, merge_lines, vocab_of_forms
+from bpeflow.formats.published import Description, find_merges
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens
 from bpeflow.formats.untrusted import (
     Part,
@@ -114,10 +115,11 @@ def save(spec: TokenizerSpec, folder: Path) -> list[Path]:
     return [folder / name for name in texts]
 
 
-def load(folder: Path) -> TokenizerSpec:
+def load(folder: Path, pattern: Pattern | None = None, known: Description | None = None) -> TokenizerSpec:
     """Read a folder that `save` or a run wrote, or one with GPT-2's two files only.
 
-    Then the pattern is GPT-2's, unless another published tokenizer has these merges.
+    Then the pattern is that of the published tokenizer with these merges. For unknown merges GPT-2's pattern is
+    assumed, with a warning unless the caller, who has a `pattern` or a `known` description, replaces it.
 
     Raises:
         FormatError: a file is missing or damaged, or the files belong to different tokenizers.
@@ -128,12 +130,16 @@ def load(folder: Path) -> TokenizerSpec:
         if not required.is_file():
             raise FormatError(f"no {required.name} in {folder}; need a run folder or a folder in GPT-2's format")
     if not path.is_file():
-        from bpeflow.formats.published import find_merges  # only for files without a description of their own
-
         vocab = load_files(vocab_path, merges_path)
         if found := find_merges(vocab, folder):
-            known = {} if vocab.special_tokens else found.special_tokens
-            return TokenizerSpec(add_special_tokens(vocab, known), found.pattern, normalizer=found.normalizer)
+            specials = {} if vocab.special_tokens else found.special_tokens
+            return TokenizerSpec(add_special_tokens(vocab, specials), found.pattern, normalizer=found.normalizer)
+        if pattern is None and known is None:
+            log.warning(
+                "%s: no %s here, so text is split by GPT-2's pattern, which may not be the one of these merges: copy "
+                "the file, too, or give the pattern: pattern='gpt2' (--pattern gpt2), or another one",
+                *(folder, TOKENIZER_FILE),
+            )
         return TokenizerSpec(vocab)
     content = _read_tokenizer_file(path)
     specials, counts = content["special_tokens"], content.get("merge_counts")

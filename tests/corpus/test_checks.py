@@ -176,6 +176,21 @@ def test_files_that_are_empty_or_named_twice_are_reported(tmp_path: Path, caplog
         bpeflow.count(empty)
 
 
+def test_files_in_several_sources_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_bytes(b"a text")
+    (tmp_path / "link").symlink_to(tmp_path / "c")
+    sources = [{"name": "100%", "paths": [str(tmp_path / "a"), str(tmp_path / "b")]}]
+    sources += [{"name": "all", "paths": [str(tmp_path / name) for name in ("a", "b", "link")]}]
+    caplog.clear()
+    counts = bpeflow.count([str(tmp_path / "c"), *sources])
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        f"{tmp_path}/c is in sources input and all, and read twice",
+        f"2 files, such as {tmp_path}/a, are in sources 100% and all, and read twice",
+    ]
+    assert counts.total == 2 * 6
+
+
 def test_a_run_in_several_processes_says_it_once(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -253,9 +253,10 @@ def test_corpora_and_tokenizers_are_named_by_the_last_parts_of_their_paths(tmp_p
     ]
 
 
-def test_an_input_that_is_named_twice_is_evaluated_once(tmp_path: Path) -> None:
+def test_an_input_that_is_named_twice_is_evaluated_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     [path] = write_files(tmp_path, [b"hello"])
     assert len([*evaluate(make_tokenizer(), [path, path])]) == 1
+    assert f"{path} is named more than once, and read once" in caplog.messages
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from real_data import real_data
 
 import bpeflow
 from bpeflow.errors import FormatError
 from bpeflow.formats import gpt2
+from bpeflow.formats.any_format import load
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.vocab import Merge, Vocab
 
@@ -72,11 +74,24 @@ def test_tokens_without_an_entry_in_vocab_json_are_hidden_tokens(tmp_path: Path)
     assert gpt2.load(tmp_path).vocab.tokens[259] == b" the"
 
 
-def test_gpt2s_two_files_alone_mean_gpt2s_pattern(tmp_path: Path) -> None:
+def test_gpt2s_two_files_alone_mean_gpt2s_pattern(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     vocab = Vocab.build(MERGES, ["<s>"])
     gpt2.save(TokenizerSpec(vocab, "o200k", whole_tokens=True), tmp_path)
     (tmp_path / "bpeflow.json").unlink()
-    assert gpt2.load(tmp_path) == TokenizerSpec(vocab, "gpt2")
+    assert load(tmp_path, "cl100k") == TokenizerSpec(vocab, "cl100k")
+    assert load(tmp_path, known="r50k_base").pattern == "gpt2"
+    assert not caplog.messages
+    assert load(tmp_path) == TokenizerSpec(vocab, "gpt2")
+    [message] = caplog.messages
+    assert "no bpeflow.json here, so text is split by GPT-2's pattern" in message
+    assert "--pattern gpt2" in message
+
+
+def test_the_pattern_of_gpt2s_own_files_is_known(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name, file in (("vocab.json", "encoder.json"), ("merges.txt", "vocab.bpe")):
+        (tmp_path / name).write_bytes(real_data(f"vocabs/gpt2.{file}").read_bytes())
+    assert load(tmp_path).pattern == "gpt2"
+    assert not caplog.messages
 
 
 def test_a_run_writes_bpeflow_json_for_every_size(tmp_path: Path) -> None:

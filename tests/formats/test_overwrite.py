@@ -8,7 +8,7 @@ import pytest
 
 from bpeflow import Tokenizer
 from bpeflow.cli.main import main
-from bpeflow.errors import AlreadyExistsError
+from bpeflow.errors import AlreadyExistsError, ConfigError
 from bpeflow.formats.any_format import FORMATS
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.vocab import Vocab
@@ -95,6 +95,16 @@ def test_convert_has_a_flag_for_it(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "--overwrite" in capsys.readouterr().err
     assert main([*arguments, "--overwrite"]) == 0
     assert Tokenizer.load(tmp_path / "other.json").merges == ONE.merges
+
+
+@pytest.mark.parametrize("name", ["p.txt", "x.model"])
+def test_a_folder_does_not_get_the_name_of_a_file(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"{name}: no format has files of this ending: name a folder, or a file that"):
+        ONE.save(tmp_path / name)
+    (tmp_path / name).mkdir()
+    ONE.save(tmp_path / name)
+    ONE.save(tmp_path / "llama-3.1")
+    assert Tokenizer.load(tmp_path / name) == ONE
 
 
 def test_a_file_of_another_kind_is_no_folder(tmp_path: Path) -> None:
