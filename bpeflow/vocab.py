@@ -106,6 +106,7 @@ class Vocab(Mapping[int, bytes]):
     [[116, 104, 257], [257, 101, 258]]
     """
 
+    packed_tokens: PackedBytes  # `tokens`, in one piece
     special_tokens: dict[str, int]
     pattern: Pattern | None
     unmatched: UnmatchedPolicy | None
@@ -130,15 +131,11 @@ class Vocab(Mapping[int, bytes]):
     ) -> None:
         """Make a vocabulary of given ids. The attributes explain the arguments.
 
-        Tokens may also be `PackedBytes`, and merges ids, as `merge_ids` has them. Each form is made from the other when
-        it is first needed.
+        Merges may also be ids, as `merge_ids` has them. Each form is made from the other when it is first needed.
         """
         values = (special_tokens, pattern, unmatched, normalizer, merge_counts)
         known: dict[str, Any] = dict(zip(_FIELDS, values, strict=True))
-        if isinstance(tokens, PackedBytes):
-            known["packed_tokens"] = tokens
-        else:
-            known["tokens"] = tuple(tokens)
+        known["packed_tokens"] = tokens if isinstance(tokens, PackedBytes) else PackedBytes.of([*tokens])
         if isinstance(merges, np.ndarray):
             known["merge_ids"] = _read_only(merges)
         else:
@@ -170,13 +167,14 @@ class Vocab(Mapping[int, bytes]):
         """
         vocab = cls(tokens, special_tokens, merge_ids)
         if vocab._merges_special_tokens or any(len(token) == 1 for token in special_tokens):
-            return cls(vocab.tokens, special_tokens, vocab.merges)
+            return cls(tokens, special_tokens, vocab.merges)
         vocab.__dict__.update(_distinct=True, merging_yields_all=merging_yields_all)
         return vocab
 
     def replaced(self, **changes: Any) -> Vocab:
         """Return a copy with changed attributes, such as `tokens` or `merges`."""
-        return Vocab(**{name: getattr(self, name) for name in ("tokens", "merges", *_FIELDS)} | changes)
+        names = ("merges", *_FIELDS)
+        return Vocab(**{"tokens": self.packed_tokens} | {name: getattr(self, name) for name in names} | changes)
 
     def annotated(self, **changes: Any) -> Vocab:
         """Return a copy with changed attributes that do not affect ids. It shares the cached properties."""
@@ -185,10 +183,9 @@ class Vocab(Mapping[int, bytes]):
         return other
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what can be computed. Merges are pickled as ids, and tokens in one piece, if that form is known."""
-        tokens = "packed_tokens" if self._distinct else "tokens"
+        """Leave out what can be computed. Merges are pickled as ids if that form is known."""
         are_ids = "merge_ids" in self.__dict__ and not self._merges_special_tokens
-        names = (*_FIELDS, tokens, "merge_ids" if are_ids else "merges", "merging_yields_all", "_distinct")
+        names = (*_FIELDS, "packed_tokens", "merge_ids" if are_ids else "merges", "merging_yields_all", "_distinct")
         return {name: getattr(self, name) for name in names}
 
     # ---- tokens by id ----
@@ -198,13 +195,8 @@ class Vocab(Mapping[int, bytes]):
         """The bytes of each token, indexed by id."""
         return tuple(self.packed_tokens)
 
-    @cached_property
-    def packed_tokens(self) -> PackedBytes:
-        """`tokens` in one piece."""
-        return PackedBytes.of(self.tokens)
-
     def __len__(self) -> int:
-        return len(self.packed_tokens if self._distinct else self.tokens)
+        return len(self.packed_tokens)
 
     def __iter__(self) -> Iterator[int]:
         return iter(range(len(self)))
@@ -375,7 +367,7 @@ class Vocab(Mapping[int, bytes]):
 
     @property
     def _special_ids(self) -> set[int]:
-        return {token_id for token_id in self.special_tokens.values() if token_id < len(self.tokens)}
+        return {token_id for token_id in self.special_tokens.values() if token_id < len(self)}
 
     @property
     def _merges_special_tokens(self) -> bool:

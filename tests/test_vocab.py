@@ -222,6 +222,7 @@ def test_a_pickle_of_packed_tokens_stays_packed() -> None:
     assert not vars(copy).keys() & {"tokens", "merges"}
     assert copy.merging_yields_all
     assert copy == built
+    assert not vars(pickle.loads(pickle.dumps(built))).keys() & {"tokens"}  # they are packed however they were given
 
 
 def test_the_ids_of_merges_that_make_a_special_token_follow_from_the_merges() -> None:

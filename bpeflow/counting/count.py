@@ -29,7 +29,6 @@ from bpeflow.counting.report import CorpusReport, CountingReport, StageReport, c
 from bpeflow.counting.segments import SUBFOLDER, SegmentFolder, count_parts, has_segments, remove_segments
 from bpeflow.counting.shards import PARTITIONS, RECORD, Shard, Spilled, new_scratch, removed_at_end
 from bpeflow.counting.table import SharedTables
-from bpeflow.counting.units import Units
 from bpeflow.errors import ConfigError, CorpusError, explain_memory_error
 from bpeflow.flow import Executor, MonitorSample
 from bpeflow.pretokenize.native import chosen_instructions, native_unicode_version, why_regex
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
 
     from bpeflow.config.keywords import CountKeywords
     from bpeflow.counting.ray_tasks import ClusterCounting
+    from bpeflow.counting.units import Units
 
 #: The most bytes of input that are counted in threads although they hold the interpreter's lock: to read a stream, to
 #: normalize text, or to split it with the `regex` module. Counting that much takes about as long as worker processes

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from bpeflow import flow
 from bpeflow._util.machine import available_cores
@@ -27,7 +28,6 @@ from bpeflow.counting.merger import CountMerger
 from bpeflow.counting.report import StageReport, Stages, combine_stages, describe_workers
 from bpeflow.counting.shards import PARTITIONS, Scratch, Shard, divide_shards
 from bpeflow.counting.table import SharedTables
-from bpeflow.counting.units import Units
 from bpeflow.flow import (
     Executor,
     Monitor,
@@ -39,6 +39,9 @@ from bpeflow.flow import (
     stall_watch,
 )
 from bpeflow.progress import Observer
+
+if TYPE_CHECKING:
+    from bpeflow.counting.units import Units
 
 #: Seconds between two progress callbacks.
 PROGRESS_INTERVAL = 0.5

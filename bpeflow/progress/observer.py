@@ -155,5 +155,8 @@ def bottleneck_line(sample: MonitorSample) -> str:
         busy = sum(process.cpu_percent for process in sample.processes) / 100
     else:
         busy = sum(rate.workers_busy for rate in sample.stages.values())
-    remedy = f"all {cores} cores are busy" if busy >= _ALL_CORES * cores else _REMEDIES.get(stage)
+    workers = sum(rate.workers_alive for name, rate in sample.stages.items() if name == stage)
+    remedy = _REMEDIES.get(stage) if workers < cores else None  # more workers than cores do not help
+    if busy >= _ALL_CORES * cores:
+        remedy = f"all {cores} cores are busy"
     return f"bottleneck: {stage}" + (f", {remedy}" if remedy else "")

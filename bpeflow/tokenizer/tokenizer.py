@@ -31,9 +31,7 @@ from bpeflow.signatures import takes_settings
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, EncodedTexts, Encoder
 from bpeflow.tokenizer.native_encoder import NativeEncoder
 from bpeflow.tokenizer.offsets import Offsets, token_lengths, token_offsets
-from bpeflow.tokenizer.padding import Padding
 from bpeflow.tokenizer.parallel import concatenate, encode_text, encode_texts
-from bpeflow.tokenizer.python_encoder import PythonEncoder
 from bpeflow.tokenizer.special_tokens import (
     NO_SPECIAL_TOKENS,
     SpecialChoice,
@@ -67,6 +65,7 @@ if TYPE_CHECKING:
     from typing_extensions import Never, Self, Unpack
 
     from bpeflow.config.keywords import EncodeKeywords, TokenizerKeywords, TransformersKeywords
+    from bpeflow.tokenizer.padding import Padding
 
 #: Names of the encoders, best first. ``auto`` takes the first that is available.
 ENCODERS = ("native", "python")
@@ -701,7 +700,7 @@ class Tokenizer:
         """
         if _unknown:
             raise unknown_keyword(self.encode_batch_to_numpy, _unknown)
-        padding = Padding.of(padded, self.vocab, lambda: self.eot_token)  # errors before any work
+        padding = bpeflow.Padding.of(padded, self.vocab, lambda: self.eot_token)  # errors before any work
         ids_dtype = self._dtype if dtype is None else validate_dtype(dtype, self._tokens)
         batch = list_of_texts(texts)
         groups = self._encode_texts(batch, allowed_special, disallowed_special, ids_dtype, num_threads)
@@ -971,4 +970,6 @@ def new_encoder(spec: TokenizerSpec, name: str = "auto", cache_bytes: int = DEFA
         except NativeUnavailableError:
             if name == "native":
                 raise
+    from bpeflow.tokenizer.python_encoder import PythonEncoder  # where the native one is not built
+
     return PythonEncoder(spec, cache_bytes)

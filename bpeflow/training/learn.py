@@ -23,7 +23,6 @@ from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.progress import Observer, observer_for
 from bpeflow.run_dir.run_files import MergeCheckpoint
 from bpeflow.signatures import takes_settings
-from bpeflow.training.cut import settings_for_cut
 from bpeflow.training.task import after_merges, learning_task
 from bpeflow.vocab import END_OF_DOCUMENT, Merge, Vocab, as_merges
 
@@ -246,6 +245,8 @@ def learn_with_settings(
     """
     chosen, given = choose_backend(settings.backend), counts
     if counts.cut is not None:
+        from bpeflow.training.cut import settings_for_cut  # only superwords are learned from cut pre-tokens
+
         settings = settings_for_cut(counts.cut, settings, base)
     counts, thinned = _thinned(given, settings)
     initial_merges = base.vocab.merges if base else tuple(initial_merges)

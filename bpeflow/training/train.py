@@ -54,7 +54,6 @@ from bpeflow.run_dir.run_files import (
 )
 from bpeflow.run_dir.summary import describe_run
 from bpeflow.signatures import takes_settings
-from bpeflow.training.cut import CutCounting, why_whole
 from bpeflow.training.learn import LearnedMerges, learn_with_settings, warn_of_long_tokens
 from bpeflow.training.superwords import (
     check_first_stage,
@@ -76,6 +75,7 @@ if TYPE_CHECKING:
     from bpeflow.config.keywords import TrainKeywords
     from bpeflow.counting.ray_tasks import ClusterCounting
     from bpeflow.tokenizer.tokenizer import Tokenizer
+    from bpeflow.training.cut import CutCounting
 
 #: Seconds that a run takes at least to get a page about it without being asked. Writing one takes about two.
 PAGE_AFTER = 60.0
@@ -287,6 +287,8 @@ class _Training:
                 within = folder.path if found and found.finished else folder.unfinished
                 text_bytes = self._learn_first_stage(documents, within)
             if self._base is not None and settings.superwords:
+                from bpeflow.training.cut import CutCounting, why_whole
+
                 why = why_whole(settings, corpus, text_bytes, documents)
                 log.info("superwords: %s", f"chunks are counted whole: {why}" if why else "chunks are cut")
                 self._cut = None if why else CutCounting(self._base, settings)

@@ -157,7 +157,13 @@ def test_the_remedy_of_a_bottleneck() -> None:
     assert bottleneck_line(sample(None)) == ""
     assert bottleneck_line(sample("merger")) == "bottleneck: merger, add -m"
     assert bottleneck_line(sample("main")) == "bottleneck: main"
+    assert bottleneck_line(sample("counter")) == "bottleneck: counter"  # there are as many as cores
     assert bottleneck_line(sample(cpu=99.0)) == "bottleneck: counter, all 2 cores are busy"
+
+
+def test_a_stage_may_have_as_many_workers_as_there_are_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observer, "available_cores", lambda: 3)
+    assert bottleneck_line(sample("counter")) == "bottleneck: counter, add -c"
 
 
 def test_a_log_gets_a_line_with_the_time() -> None:
@@ -169,7 +175,7 @@ def test_a_log_gets_a_line_with_the_time() -> None:
     time, queues = screen.getvalue().split(" ", 1)
     assert len(time) == len("12:00:00")
     assert queues.startswith("chunk_queue: 60, counter_queue: 3, merged_queue: 0 | chunk reader: 190 items/s, ")
-    assert queues.endswith("| 50%, 0:00 left | bottleneck: counter, add -c\n")
+    assert queues.endswith("| 50%, 0:00 left | bottleneck: counter\n")
 
 
 def test_the_pipeline_is_shown_while_it_runs() -> None:
