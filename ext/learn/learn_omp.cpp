@@ -158,7 +158,7 @@ std::vector<Cut> cut(const corpus &corpus, const std::uint32_t *list, std::uint6
 
 // Add up the neighbours of all parts on one side.
 bool add_up(bpeflow_learner &l, side part::*which, side &sum) {
-    if (!side_reset(&sum, l.tokens.count, 0)) return false;
+    if (!side_reset(&sum, l.tokens.count, 0, l.corpus.wide)) return false;
     for (const part &part : l.parts)
         for (std::uint64_t m = 0; m < (part.*which).met_count; m++) {
             const std::uint32_t id = (part.*which).met[m];

@@ -143,8 +143,8 @@ ALWAYS_INLINE void replace_in_strip(const struct learner *l, uint64_t strip, con
         set_id(ids, i, token, wide);
         set_id(ids, i + size - 1, token, wide);
         int64_t count = corpus_count_at(&l->corpus, base + i, &run);
-        side_note(&before, id_at(ids, i - 1, wide), merged, count);
-        side_note(&after, id_at(ids, i + size, wide), merged, count);
+        side_note(&before, id_at(ids, i - 1, wide), merged, count, wide);
+        side_note(&after, id_at(ids, i + size, wide), merged, count, wide);
         positions[merged++] = (uint32_t)i;
     }
     part->before = before;
@@ -158,7 +158,7 @@ ALWAYS_INLINE void replace_in_strip(const struct learner *l, uint64_t strip, con
  * merged. */
 static inline bool replace_occurrences(struct learner *l, uint64_t strip, const uint32_t *list, uint64_t length,
                                        const bpeflow_merge_record *merge, struct part *part) {
-    if (!part_reset(part, l->tokens.count, length)) return false;
+    if (!part_reset(part, l->tokens.count, length, l->corpus.wide)) return false;
     for (;; strip++) {
         uint64_t span = list_span(list, length, l->corpus.strip_count);
         if (l->corpus.wide)

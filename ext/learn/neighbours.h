@@ -4,6 +4,7 @@
 #define BPEFLOW_LEARN_NEIGHBOURS_H
 
 #include "array.h"
+#include "ids.h"
 #include "pairs.h"
 
 #include <stdbool.h>
@@ -27,8 +28,9 @@ struct side {
     struct neighbour *neighbours; /* [capacity]; see neighbour_of; zero if not met */
     uint32_t *met;                /* [capacity + 1]; the distinct neighbours, which may include END */
     uint64_t met_count, capacity;
-    uint32_t *ids; /* the neighbour of each occurrence */
-    uint64_t id_capacity;
+    void *ids;            /* the neighbour of each occurrence; see id_at */
+    bool wide;            /* whether ids take 4 bytes; as in the corpus, where they come from */
+    uint64_t id_capacity; /* in bytes */
 };
 
 /* Return the entry of a neighbour. END is a neighbour, too, which saves the walk a test: END + 1 wraps around to
@@ -45,10 +47,11 @@ static inline void side_clear(struct side *side) {
 }
 
 /* Clear the side, and make room for this many tokens and occurrences; false if out of memory. */
-static inline bool side_reset(struct side *side, uint32_t tokens, uint64_t occurrences) {
-    uint32_t *ids = (uint32_t *)array_refill(side->ids, &side->id_capacity, occurrences, sizeof *ids);
+static inline bool side_reset(struct side *side, uint32_t tokens, uint64_t occurrences, bool wide) {
+    void *ids = array_refill(side->ids, &side->id_capacity, occurrences * id_size(wide), 1);
     if (!ids) return false;
     side->ids = ids;
+    side->wide = wide;
     if (tokens < side->capacity) {
         side_clear(side);
         return true;
@@ -78,17 +81,16 @@ static inline void side_add(struct side *side, uint32_t id, int64_t weight, uint
 }
 
 /* Record the neighbour of one occurrence. */
-static inline void side_note(struct side *side, uint32_t id, uint64_t occurrence, int64_t weight) {
+ALWAYS_INLINE void side_note(struct side *side, uint32_t id, uint64_t occurrence, int64_t weight, bool wide) {
     side_add(side, id, weight, 1);
-    side->ids[occurrence] = id;
+    set_id(side->ids, occurrence, id, wide);
 }
 
-/* Write the occurrences at positions[length] to the lists of the new pairs. */
-static inline void side_write_lists(const struct side *side, const uint32_t *positions, uint64_t length,
-                                    uint64_t strips, uint32_t *lists) {
+ALWAYS_INLINE void side_write_entries(const struct side *side, const uint32_t *positions, uint64_t length,
+                                      uint64_t strips, uint32_t *lists, bool wide) {
     for (uint64_t o = 0;; o++) {
         for (uint64_t end = o + list_span(positions + o, length - o, strips); o < end; o++) {
-            struct neighbour *neighbour = neighbour_of(side, side->ids[o]);
+            struct neighbour *neighbour = neighbour_of(side, id_at(side->ids, o, wide));
             if (neighbour->cursor != NOWHERE) lists[neighbour->cursor++] = positions[o] - (uint32_t)neighbour->back;
         }
         if (o == length) return;
@@ -99,8 +101,17 @@ static inline void side_write_lists(const struct side *side, const uint32_t *pos
     }
 }
 
+/* Write the occurrences at positions[length] to the lists of the new pairs. */
+static inline void side_write_lists(const struct side *side, const uint32_t *positions, uint64_t length,
+                                    uint64_t strips, uint32_t *lists) {
+    if (side->wide)
+        side_write_entries(side, positions, length, strips, lists, true);
+    else
+        side_write_entries(side, positions, length, strips, lists, false);
+}
+
 static inline uint64_t side_memory(const struct side *side) {
-    return side->capacity * (sizeof *side->neighbours + sizeof *side->met) + side->id_capacity * sizeof *side->ids;
+    return side->capacity * (sizeof *side->neighbours + sizeof *side->met) + side->id_capacity;
 }
 
 static inline void side_free(struct side *side) {
@@ -118,12 +129,12 @@ struct part {
 };
 
 /* Clear the part, and make room for this many tokens and occurrences; false if out of memory. */
-static inline bool part_reset(struct part *part, uint32_t tokens, uint64_t occurrences) {
+static inline bool part_reset(struct part *part, uint32_t tokens, uint64_t occurrences, bool wide) {
     uint32_t *positions = (uint32_t *)array_refill(part->positions, &part->capacity, occurrences, sizeof *positions);
     if (!positions) return false;
     part->positions = positions;
     part->length = part->merged = 0;
-    return side_reset(&part->before, tokens, occurrences) && side_reset(&part->after, tokens, occurrences);
+    return side_reset(&part->before, tokens, occurrences, wide) && side_reset(&part->after, tokens, occurrences, wide);
 }
 
 static inline uint64_t part_memory(const struct part *part) {
