@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from argparse import Namespace
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from bpeflow._util.text import one_line
 from bpeflow.cli.parser import Parser
 from bpeflow.cli.settings import add_run_flags, settings_of
-from bpeflow.config import Settings, load_values
-from bpeflow.errors import ConfigError, CorpusError, FolderInUseError, FormatError, ScratchError, WorkerDiedError
+from bpeflow.config import load_values
+from bpeflow.errors import ConfigError
 
 if TYPE_CHECKING:
-    from bpeflow.progress import Observer
-    from bpeflow.training.train import TrainResult
-
-log = logging.getLogger(__name__)
+    pass
 
 _DESCRIPTION = """\
 Train a byte-level BPE tokenizer: count the pre-tokens of a corpus, learn merges, write vocab.json and merges.txt.
@@ -44,9 +38,14 @@ def run_train(options: Namespace) -> None:
     """Train as the flags and the config say."""
     flags = settings_of(options)
     values = load_values(options.config, flags)
-    from bpeflow.run_dir.resume import make_run_settings
+    from bpeflow.cli.merge import merge
+    from bpeflow.cli.training import run_training
+    from bpeflow.run_dir.resume import counts_to_resume, make_run_settings
     from bpeflow.training.train import train
 
+    if (counts := counts_to_resume(values)) is not None:
+        merge(counts, options.config, flags, options.quiet)
+        return
     missing = _missing(values)
     where = str(options.config or "")
     settings = make_run_settings({**values, **{key: _ANY[key] for key in missing}}, where, flags)  # its mistakes first
@@ -66,32 +65,3 @@ def _missing(values: Mapping[str, Any]) -> list[str]:
     sizes = {"vocab_size", "vocab_sizes"} | ({"skip_merge"} if values.get("skip_merge") else set())
     alternatives = {"input": {"input", "sources"}, "vocab_size": sizes, "out_dir": {"out_dir"}}
     return [key for key, keys in alternatives.items() if given.isdisjoint(keys)]
-
-
-def run_training(settings: Settings, quiet: bool, work: Callable[[Observer], TrainResult]) -> None:
-    """Do `work` with progress shown, and print the summary of its result."""
-    from bpeflow.cli.progress import observing, print_summary
-    from bpeflow.run_dir.layout import REPORT_FILE
-    from bpeflow.run_dir.resume import how_to_continue
-    from bpeflow.run_dir.summary import describe_run
-
-    if settings.out_dir is None:
-        raise ConfigError("no output folder: give --out_dir FOLDER, or name one in the config")
-    try:
-        with observing(quiet) as observer:
-            result = work(observer)
-    except (ConfigError, CorpusError, FolderInUseError, FormatError):  # some of which are an OSError, too
-        raise
-    except (KeyboardInterrupt, OSError, ScratchError, WorkerDiedError):
-        log.info("%s", how_to_continue(settings.out_dir))
-        raise
-    files: dict[Path, list[str]] = {settings.out_dir: []}
-    for path in (settings.out_dir / name for name in [*result.report.files, REPORT_FILE]):
-        files.setdefault(path.parent, []).append(path.name)
-    written = [one_line(f"{folder}: {', '.join(names)}") for folder, names in files.items()]
-    label = (
-        "written" if result.learned is not None or settings.skip_merge else "kept"
-    )  # by a run that was finished before
-    print_summary(
-        [("", ""), *describe_run(result.report), *zip([label, *[""] * len(written)], written, strict=False)], quiet
-    )

@@ -71,6 +71,16 @@ def make_run_settings(values: Mapping[str, Any], where: str = "", elsewhere: Col
     return make_settings(Settings, values, where, elsewhere)
 
 
+def counts_to_resume(values: Mapping[str, Any]) -> Path | None:
+    """Return the counts that the run to resume learns from; None if it counts its own, or has settings here."""
+    out_dir = values.get("out_dir")
+    has_corpus = values.get("input") or values.get("sources")
+    if not values.get("resume") or has_corpus or not isinstance(out_dir, str | Path):
+        return None
+    record = read_record(Path(out_dir).expanduser())
+    return None if record is None or record.counts is None else Path(record.counts)
+
+
 def _own_settings(folder: Path) -> dict[str, Any]:
     record = read_record(folder)
     if record is None:
