@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from bpeflow.cli.parser import Parser, add_quiet_flag
 from bpeflow.cli.wording import SETTING
 from bpeflow.config import CorpusSettings, Settings, all_settings, load_values, override
-from bpeflow.config.reading import parse_yaml
+from bpeflow.config.reading import parse_yaml, refuse_unknown
 from bpeflow.errors import ConfigError
 
 #: The group of settings that describe a corpus, which commands other than train take from its config, too.
@@ -107,20 +107,22 @@ def add_corpus_flags(parser: Parser, model: type[CorpusSettings] = CorpusSetting
     add_settings(parser, model)
     parser.add_argument(
         "--config", metavar="FILE", type=Path,
-        help="training config, for its corpus: input, sources, fields, …; flags override it",
+        help="YAML config of these settings, or of train for its corpus; flags override it",
     )  # fmt: skip
 
 
 def corpus_of(
     options: argparse.Namespace, model: type[CorpusSettings] = CorpusSettings, *, required: bool = True
 ) -> dict[str, Any]:
-    """Return the settings that flags give, over the corpus of ``--config`` and, if `model` has one, its engine.
+    """Return the settings that flags give, over those of ``--config``: its corpus, engine, and what train has not.
 
-    ``--input`` replaces all sources of the config. The value of `inputs` may have sources as mappings.
+    Other settings of train are ignored, so that a training config can be used. ``--input`` replaces all sources of the
+    config. The value of `inputs` may have sources as mappings. Raises `UnknownSettingError`.
     """
-    keys = CorpusSettings.model_fields.keys() | {"engine"}
     config = load_values(options.config)
-    values = {key: config[key] for key in keys & model.model_fields.keys() if key in config}
+    refuse_unknown(config, (model, Settings), str(options.config))
+    ignored = Settings.model_fields.keys() - CorpusSettings.model_fields.keys() - {"engine"}
+    values = {key: config[key] for key in config if key in model.model_fields.keys() - ignored}
     inputs = [*_as_list(values.pop("input", [])), *_as_list(values.pop("sources", []))]
     values = override(values, settings_of(options))
     inputs = values.pop("input", inputs)

@@ -6,7 +6,7 @@ A validation error of pydantic becomes a line with the key, its description and 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -76,6 +76,14 @@ def replace(values: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, A
     return {**{key: value for key, value in values.items() if key not in replaced}, **others}
 
 
+def refuse_unknown(values: Mapping[str, Any], models: Sequence[type[BaseModel]], where: str) -> None:
+    """Raise `UnknownSettingError` for the keys of a config, `where`, that none of the models has as a field."""
+    unknown = [key for key in values if not any(key in model.model_fields for model in models)]
+    if unknown:
+        lines = [one_line(f"{where}: unknown setting {key}{_nearest(models, key)}") for key in unknown]
+        raise UnknownSettingError("\n".join(lines))
+
+
 def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Return `values` updated by `overrides`, whose keys may be dotted (``monitor.interval``)."""
     dotted = {key for key in overrides if key.partition(".")[0] in _SECTIONS and "." in key}
@@ -91,7 +99,7 @@ def _explain(model: type[BaseModel], details: Any) -> str:
     """Explain one entry of `ValidationError.errors` for a model of settings."""
     key = ".".join(map(str, details["loc"]))
     if details["type"] == "extra_forbidden":
-        return f"unknown setting {key}{_nearest(model, key)}"
+        return f"unknown setting {key}{_nearest([model], key)}"
     if details["type"] == "missing":
         return f"{key} is missing"
     message: str = details["msg"].removeprefix("Value error, ")
@@ -109,9 +117,9 @@ def _explain(model: type[BaseModel], details: Any) -> str:
     return f"{key}: {message}, found {short_repr(details['input'])}{meaning}"
 
 
-def _nearest(model: type[BaseModel], key: str) -> str:
-    """Suggest the known key that is most like an unknown one, in any section."""
-    settings = list(all_settings(model))
+def _nearest(models: Sequence[type[BaseModel]], key: str) -> str:
+    """Suggest the key, known to one of the models, that is most like an unknown one, in any section."""
+    settings = [setting for model in models for setting in all_settings(model)]
     names = [setting.key for setting in settings]
     known = {name.rpartition(".")[2]: name for name in reversed(names)} | {name: name for name in (*_SECTIONS, *names)}
     workers = "num_counter" if "num_counter" in names else "num_threads"

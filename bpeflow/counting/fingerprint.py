@@ -147,13 +147,22 @@ def _input(file: InputFile) -> list[Any]:
 
 
 def setting_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Describe each setting that differs between two mappings: ``name: before → now``."""
+    """Describe each setting that differs between two mappings, by its path: ``sources.0.weight: 2 → 3``."""
     keys = dict.fromkeys([*before, *now])
-    return [
-        f"{key}: {_short_repr(key, before.get(key))} → {_short_repr(key, now.get(key))}"
-        for key in keys
-        if before.get(key) != now.get(key)
-    ]
+    return [change for key in keys for change in _setting_changes(key, before.get(key), now.get(key))]
+
+
+def _setting_changes(key: str, before: Any, now: Any) -> list[str]:
+    """Describe where two values of a setting differ: within mappings, and lists of mappings of the same length."""
+    if before == now:
+        return []
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        return [f"{key}.{change}" for change in setting_changes(before, now)]
+    lists = isinstance(before, list) and isinstance(now, list) and len(before) == len(now)
+    if lists and all(isinstance(value, Mapping) for value in (*before, *now)):
+        pairs = enumerate(zip(before, now, strict=True))
+        return [change for i, (one, other) in pairs for change in _setting_changes(f"{key}.{i}", one, other)]
+    return [f"{key}: {_short_repr(key, before)} → {_short_repr(key, now)}"]
 
 
 def _short_repr(key: str, value: object) -> str:

@@ -14,7 +14,7 @@ from bpeflow.config import Settings, make_settings, replace
 from bpeflow.corpus.files import STDIN
 from bpeflow.corpus.sources import DOCUMENTS
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.counting.fingerprint import Fingerprint, setting_changes
+from bpeflow.counting.fingerprint import Fingerprint, has_manifest, setting_changes
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, ResumeError
 from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2
@@ -312,6 +312,8 @@ def find_counts(settings: Settings, fingerprint: Fingerprint, two_stages: bool =
         )
     phase = phase_of(folder)
     if phase in (Phase.FIRST_STAGE, Phase.COUNTING):
+        if not two_stages:  # or else the segments may be of the second stage, whose fingerprint is not known yet
+            has_manifest(folder / UNFINISHED / SEGMENTS, fingerprint)
         return None
     found, may_replace = None, settings.overwrite or phase > Phase.STARTED
     if not (phase is Phase.STARTED and may_replace):

@@ -278,8 +278,9 @@ class _Training:
         with RunDir(settings.out_dir, corpus.scratch) as folder:
             if folder.path is not None:
                 make_way(folder.path, settings)
-                log_changes(folder.path, settings)
             found = find_counts(settings, corpus.fingerprint, two_stages)
+            if folder.path is not None:
+                log_changes(folder.path, settings)
             if found is None:
                 folder.begin(settings)
             text_bytes = corpus.corpus.total_bytes

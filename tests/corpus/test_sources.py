@@ -109,7 +109,7 @@ def test_weights_with_decimals_are_exact(
             assert said == (run != "whole"), (command, run)
     resumed = trained([10, 5, 2], "whole", min_frequency=10 * least, resume=True)
     assert resumed.merges == whole.merges
-    with pytest.raises(ResumeError, match=r"counted something else \(sources: "):
+    with pytest.raises(ResumeError, match=r"counted something else \(sources\.0\.weight: 10 → 1; "):
         trained([1, 0.5, 0.2], "whole", min_frequency=10 * least, resume=True)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from segmented import counter, fail_after, make_folder
 
-from bpeflow.counting.fingerprint import MANIFEST_FILE
+from bpeflow.counting.fingerprint import MANIFEST_FILE, setting_changes
 from bpeflow.counting.pipelines import PipelineBuilder
 from bpeflow.errors import BpeflowError, CorpusError, ResumeError, ScratchError
 from bpeflow.flow import Executor
@@ -56,6 +56,15 @@ def test_segments_of_another_corpus_or_other_settings_are_refused(
     with pytest.raises(ResumeError, match=rf"counts something else \(.*{message}.*--restart"):
         counter(corpus, tmp_path / "run", segment_size="8kb", **options).count()
     assert {path.name: path.read_bytes() for path in (tmp_path / "run" / SEGMENTS).iterdir()} == before
+
+
+def test_changes_are_named_by_their_path() -> None:
+    """Not as two long values that look the same when they are cut."""
+    source = {"name": "a", "exclude": [], "paths": ["a_long_path"] * 20, "weight": 2}
+    before = {"sources": [source, source], "engine": {"kind": "local"}}
+    now = {"sources": [source, {**source, "weight": 3}], "engine": {"kind": "ray"}}
+    assert setting_changes(before, now) == ["sources.1.weight: 2 → 3", "engine.kind: 'local' → 'ray'"]
+    assert setting_changes({"sizes": [1]}, {"sizes": [1, 2]}) == ["sizes: [1] → [1, 2]"]
 
 
 def test_settings_that_the_counts_do_not_depend_on_may_change(

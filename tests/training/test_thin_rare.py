@@ -92,8 +92,9 @@ def test_learning_resumes_with_the_same_value_only(
         patch.setattr(merging.LearnedMerges, "__init__", None)
         with pytest.raises(TypeError):
             bpeflow.train(settings)
-    for other in (None, {"below": 5, "keep": 0.5}):
-        with pytest.raises(ResumeError, match=r"thin_rare: \{'below': 5, 'keep': 0\.1\} → "):
+    changes = {r"\.keep: 0\.1 → 0\.5": {"below": 5, "keep": 0.5}, r": \{'below': 5, 'keep': 0\.1\} → None": None}
+    for said, other in changes.items():
+        with pytest.raises(ResumeError, match=f"thin_rare{said}"):
             bpeflow.train({**settings, "resume": True, "thin_rare": other})
     resumed = bpeflow.train({**settings, "resume": True})
     assert resumed.learned is not None
