@@ -362,7 +362,8 @@ def count(
         pattern: ``"gpt2"``, ``"cl100k"``, ``"o200k"``, ``"llama3"``, ``"qwen2"``, a regular expression of the `regex`
             module, or a list. Each pattern of a list splits the pieces of the previous one.
         special_tokens: one or several strings that are removed from the text before pre-tokenization, the longest
-            first. One separates documents, as in `Tokenizer.eot_token`, unless `separator` is given. Pass ``()`` for none.
+            first. One separates documents, as in `Tokenizer.eot_token`, unless `separator` is given. Pass ``()``
+            for none.
         progress: show progress on standard error, or in the notebook.
         observer: progress callbacks, instead.
         options: the other settings of `bpeflow.config.CountSettings`: `sources`, `input_format`, `text_field`,

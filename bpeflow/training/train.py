@@ -214,9 +214,8 @@ def train_bpe(
     Args:
         input_path: a UTF-8 text file; or several, a folder, a glob, or documents, as for `bpeflow.count`.
         vocab_size: entries of the vocabulary: 256 bytes, special tokens, merges.
-        special_tokens: one or several strings that are never split or merged; `Tokenizer.eot_token` names the one that ends
-            documents. Pass ``()``
-            for none.
+        special_tokens: one or several strings that are never split or merged. One ends documents, as in
+            `Tokenizer.eot_token`. Pass ``()`` for none.
         progress: show progress on standard error, or in the notebook.
         observer: progress callbacks, instead.
         options: any other setting of `bpeflow.config.Settings`, such as ``backend="omp"`` or ``num_counter=4``.
