@@ -28,7 +28,7 @@ from collections.abc import Mapping, Sequence
 from itertools import compress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -37,7 +37,6 @@ from bpeflow._util.byte_level import BYTE_CHARACTERS, UTF8_BYTES, describe_byte_
 from bpeflow._util.text import Pattern, UnmatchedPolicy
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats.printable import find_merge_ids, ids_by_form, merge_lines, vocab_of_forms
-from bpeflow.formats.published import Description, find_merges
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens
 from bpeflow.formats.untrusted import (
     Part,
@@ -51,6 +50,9 @@ from bpeflow.formats.untrusted import (
 from bpeflow.pretokenize.normalizer import load_normalizer
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.vocab import Vocab
+
+if TYPE_CHECKING:
+    from bpeflow.formats.published import Description
 
 VOCAB_FILE = "vocab.json"
 MERGES_FILE = "merges.txt"
@@ -130,6 +132,8 @@ def load(folder: Path, pattern: Pattern | None = None, known: Description | None
         if not required.is_file():
             raise FormatError(f"no {required.name} in {folder}; need a run folder or a folder in GPT-2's format")
     if not path.is_file():
+        from bpeflow.formats.published import find_merges  # only for files without a description of their own
+
         vocab = load_files(vocab_path, merges_path)
         if found := find_merges(vocab, folder):
             specials = {} if vocab.special_tokens else found.special_tokens
