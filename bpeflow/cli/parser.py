@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
@@ -90,11 +91,10 @@ class Parser(argparse.ArgumentParser):
             if word.startswith("-"):
                 self._refuse(word, known)
             self._refuse_positional([word], argv)
-        for path in (getattr(options, name) for name in self._outputs if not options.overwrite):
+        for name in self._outputs:
+            path = getattr(options, name)
             if path not in (None, Path("-")) and path.exists():
-                raise AlreadyExistsError(
-                    f"{path}: already exists; name another file, or give --overwrite to replace it"
-                )
+                _check_replaced(path, {key: value for key, value in vars(options).items() if key != name})
         return options
 
     def add_output(self, *names: str, **options: Any) -> None:
@@ -168,6 +168,16 @@ def description(options: argparse.Namespace) -> Mapping[str, Any]:
         "known": options.known,
         "special_tokens": dict(options.special_tokens or ()),
     }
+
+
+def _check_replaced(path: Path, options: Mapping[str, Any]) -> None:
+    """Raise an error if an existing file is not to be replaced, or is named by another option, too."""
+    if not options["overwrite"]:
+        raise AlreadyExistsError(f"{path}: already exists; name another file, or give --overwrite to replace it")
+    for value in options.values():
+        for other in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(other, str | Path) and os.path.realpath(other) == os.path.realpath(path):
+                raise ConfigError(f"{path}: is one of the inputs and would be overwritten; name another file")
 
 
 def _special_token(text: str) -> tuple[str, int | None]:

@@ -133,7 +133,7 @@ class CorpusSettings(Frozen):
     input: Paths = _corpus(
         (),
         "files, folders, globs, @lists, URLs, - for standard input, {stdlib} for the folder of Python's library",
-        "A folder means all files in it, @list.txt the inputs listed in that file. gzip, bzip2, xz and "
+        "A folder means all files in it but hidden ones, @list.txt the inputs listed in that file. gzip, bzip2, xz and "
         "zstandard are recognised by content.",
         example=["corpus/*.txt"],
         metavar="PATH",

@@ -215,7 +215,7 @@ def make_way(folder: Path, settings: Settings, *, counts: bool = True, counts_in
         )
     if not (takes_counts or settings.overwrite):
         refuse_to_replace(folder, counts_stay=same_folder(counts_in, folder))
-    if at_stake:
+    if at_stake or (other_counts and not takes_counts):
         log.warning("%s: discarding the unfinished run", folder)
     if takes_counts:
         (unfinished / CHECKPOINT_FILE).unlink(missing_ok=True)

@@ -134,6 +134,9 @@ def test_files_are_replaced_only_if_asked(capsys: pytest.CaptureFixture[str], to
         message = f"{corpus}: already exists; name another file, or give --overwrite to replace it"
         assert message in failure(capsys, *command, corpus)
         assert Path(corpus).read_bytes() == mine
+    for command in (figures, ("show", tokenizer, "--input", corpus, "--html")):
+        assert "is one of the inputs and would be" in failure(capsys, *command, corpus, "--overwrite")
+        assert Path(corpus).read_bytes() == mine
     for _ in range(2):
         assert main([*figures, f"{corpus}.json", "--overwrite"]) == 0
     capsys.readouterr()
