@@ -38,9 +38,6 @@ def run_training(settings: Settings, quiet: bool, work: Callable[[Observer], Tra
     for path in (settings.out_dir / name for name in [*result.report.files, REPORT_FILE]):
         files.setdefault(path.parent, []).append(path.name)
     written = [one_line(f"{folder}: {', '.join(names)}") for folder, names in files.items()]
-    label = (
-        "written" if result.learned is not None or settings.skip_merge else "kept"
-    )  # by a run that was finished before
-    print_summary(
-        [("", ""), *describe_run(result.report), *zip([label, *[""] * len(written)], written, strict=False)], quiet
-    )
+    is_new = result.learned is not None or settings.skip_merge  # and not of a run that was finished before
+    labels = ["written" if is_new else "kept", *[""] * len(written)]
+    print_summary([("", ""), *describe_run(result.report), *zip(labels, written, strict=False)], quiet)

@@ -83,24 +83,26 @@ def find_pretrained(name: str | Path, revision: str | None = None) -> tuple[Path
         cached = _tiktoken_cache() / hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest()
         if cached.is_file():
             return cached, ranks if name == "gpt2" else name
+        by_hand = f"download {url} and give its path, or save it as {cached}"
         try:
             import tiktoken
 
             return tiktoken.get_encoding(ranks if name == "gpt2" else name), None
         except ImportError:
-            reasons.append(f"pip install tiktoken; or download {url} and give its path, or save it as {cached}")
+            reasons.append(f"pip install tiktoken; or {by_hand}")
         except Exception as error:  # whatever its way to download raises
-            reasons.append(f"tiktoken cannot download {url}: {_root_of(error)}")
+            reasons.append(f"tiktoken cannot download it ({_root_of(error)}): {by_hand}")
+    by_hand = "download the repository's tokenizer.json and give its path"
     if _REPOSITORY.fullmatch(name) and (name == "gpt2" or name not in _TIKTOKEN):
         try:
             return _download(name, revision), None
         except ImportError:
-            reasons.append(
-                "for tokenizers of the HuggingFace hub: pip install 'bpeflow[hub]'; or download the repository's "
-                "tokenizer.json and give its path"
-            )
+            reasons.append(f"for tokenizers of the HuggingFace hub: pip install 'bpeflow[hub]'; or {by_hand}")
         except Exception as error:  # whatever its way to download raises
-            reasons.append(f"no such tokenizer on the HuggingFace hub, or it cannot be downloaded: {_root_of(error)}")
+            reasons.append(
+                f"no such tokenizer on the HuggingFace hub, or it cannot be downloaded ({_root_of(error)}): check the "
+                f"name, or {by_hand}"
+            )
     raise TokenizerNotFoundError("; ".join(reasons))
 
 
