@@ -186,6 +186,8 @@ def test_the_reason_of_a_failed_download_is_its_first_cause(cache: Path, monkeyp
     package = ModuleType("tiktoken")
     package.get_encoding = fail  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "tiktoken", package)
-    with pytest.raises(FileNotFoundError, match=r"cannot download it \(Name or service not known\): download \S+ and give"):
+    with pytest.raises(
+        FileNotFoundError, match=r"cannot download it \(Name or service not known\): download \S+ and give"
+    ):
         Tokenizer.from_pretrained("cl100k_base")
     assert not list(cache.iterdir())
