@@ -37,7 +37,8 @@ def describe_run(report: RunReport) -> Iterator[tuple[str, str]]:
     if learning := report.learning:
         yield "learning", f"{learning.seconds:.1f} s for {_merges(learning)}"
         if isinstance(transition := report.settings.get("transition_size"), int):
-            yield "", f"superwords begin at {transition:,} entries"
+            reached = 256 + len(report.settings["special_tokens"]) + (report.second_stage or 0)
+            yield "", f"superwords begin at {min(transition, reached):,} entries"  # fewer if the text had too few pairs
         if thinned := learning.thinned:
             yield "", f"thin_rare: from {thinned.kept_pretokens:,} of {thinned.pretokens:,} distinct pre-tokens"
         longest = learning.longest_token

@@ -27,7 +27,7 @@ from bpeflow.formats import any_format as formats
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.run_dir.layout import FIRST_STAGE
-from bpeflow.run_dir.run_files import RunReport
+from bpeflow.run_dir.run_files import RunReport, read_report
 from bpeflow.vocab import Vocab
 
 #: Documents of an iterator, which can be read only once, are kept in memory up to this many bytes of text.
@@ -93,7 +93,8 @@ def load_first_stage(settings: Settings, counted_in: Path | None, counts_pattern
             f"superwords: the counts have no {FIRST_STAGE} beside them: give --init_from with the tokenizer to extend"
         )
     base = formats.load(folder)
-    if len(base.vocab) != settings.transition:
+    report = read_report(folder)  # which asked for more entries if the text had too few pairs
+    if settings.transition not in (len(base.vocab), report and report.settings["vocab_size"]):
         raise ConfigError(
             f"transition_size: {folder} has {len(base.vocab):,} entries, not {settings.transition:,}: leave it as it "
             "is, or train from the corpus"

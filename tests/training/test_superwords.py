@@ -140,6 +140,19 @@ def test_the_transition_is_at_three_quarters_by_default(tmp_path: Path) -> None:
     assert len(bpeflow.Tokenizer.load(tmp_path / "first_stage").vocab) == 270
 
 
+def test_a_text_with_too_few_pairs_for_the_first_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "text").write_text(TEXT, encoding="utf-8")
+    run = tmp_path / "run"
+    result = learn([str(tmp_path / "text")], vocab_size=4000, transition_size=3000, out_dir=run)
+    entries = len(bpeflow.Tokenizer.load(run / "first_stage").vocab)
+    assert entries < 3000
+    assert ("", f"superwords begin at {entries:,} entries") in [*result.describe()]
+    monkeypatch.chdir(tmp_path)
+    flags = ["--superwords", "--transition_size", "3000", "--vocab_size", "3500", "--out_dir", "again", "--quiet"]
+    assert main(["merge", "--counts", "run", *flags]) == 0
+    assert (tmp_path / "again" / "merges.txt").read_bytes() == (run / "merges.txt").read_bytes()
+
+
 def test_superwords_are_reported_and_inspected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = learn([TEXT], vocab_sizes=[280, 295, 300], transition_size=290, out_dir=tmp_path)
     assert ("", "superwords begin at 290 entries") in [*result.describe()]
