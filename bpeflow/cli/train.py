@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bpeflow.cli.parser import Parser
 from bpeflow.cli.settings import add_run_flags, settings_of
 from bpeflow.config import load_values
 from bpeflow.errors import ConfigError
-
-if TYPE_CHECKING:
-    pass
 
 _DESCRIPTION = """\
 Train a byte-level BPE tokenizer: count the pre-tokens of a corpus, learn merges, write vocab.json and merges.txt.
