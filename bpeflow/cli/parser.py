@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from bpeflow._util.atomic import temporary_path
 from bpeflow._util.text import close_matches
-from bpeflow.errors import AlreadyExistsError, ConfigError
+from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError
 
 if TYPE_CHECKING:
     from bpeflow.config import Setting
@@ -211,11 +211,14 @@ def add_quiet_flag(parser: Parser) -> None:
 def output_file(text: str) -> Path:
     """Parse the path of a file to write, which appears only when it is complete.
 
-    Raises `FormatError` or `OSError` if there can be no such file, before any work.
+    Raises `ArgumentTypeError` or `OSError` if there can be no such file, before any work.
     """
     if text == "-":
         raise argparse.ArgumentTypeError("standard output cannot be written to; name a file")
-    temporary_path(Path(text))
+    try:
+        temporary_path(Path(text))
+    except FormatError as error:  # a ValueError, of which argparse would leave out the message
+        raise argparse.ArgumentTypeError(str(error)) from error
     return Path(text)
 
 

@@ -23,7 +23,7 @@ from bpeflow.dataset.corpus_encoder import BEGIN, ChunkEncoder, ChunkJoiner, Cor
 from bpeflow.dataset.encode_tasks import check_distributable, encoded_chunks
 from bpeflow.dataset.encoded_corpus import EncodedCorpus
 from bpeflow.dataset.journal import refuse_to_lose
-from bpeflow.dataset.token_file import choose_dtype, choose_layout, read_sidecar
+from bpeflow.dataset.token_file import choose_dtype, choose_layout, load_document_offsets, open_token_files
 from bpeflow.dataset.token_set import TokenSet, check_not_input
 from bpeflow.dataset.token_writer import new_token_set
 from bpeflow.errors import ConfigError, FormatError, InputTypeError, explain_memory_error
@@ -295,24 +295,22 @@ def _describe(work: CorpusEncoder, end_token: str | None, tokens: TokenSet) -> d
 
 def _finished(work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any]) -> EncodedCorpus | None:
     """Return what the token files hold if they are complete, and of this corpus with these settings; None otherwise."""
-    paths = tokens.existing_files()
     if work.corpus.main_process_only or not tokens.first.exists():
         return None
     try:
-        files = [read_sidecar(path) for path in paths]
-    except FormatError:
+        splits = {split: open_token_files(path) for split, path in tokens.splits.items()}
+        files = [file for split in splits.values() for file in split]
+        for file in files if tokens.has_index else ():
+            load_document_offsets(file.path)
+    except (FormatError, OSError):  # one is missing, or cut short
         return None
-    first, written = files[0], tokens.first.stat().st_mtime_ns
+    val, first, written = splits.get("val", ()), files[0], tokens.first.stat().st_mtime_ns
     same = all(first.facts.get(key) == facts[key] for key in ("settings", "tokenizer", "end_token", "input", "samples"))
     read = (file for entry in work.corpus.entries for file in entry.files)
     if not same or first.dtype != tokens.dtype or any((file.modified or written) > written for file in read):
         return None
-    splits = [file.facts.get("set", {}).get("split") for file in files]
-    if len(files) != sum(dict(zip(splits, (file.parts for file in files), strict=True)).values()):
-        return None
-    val = [file for file, split in zip(files, splits, strict=True) if split == "val"]
     return EncodedCorpus(
-        written=tuple(file for path in paths for file in tokens.files_of(path)),
+        written=tuple(path for file in files for path in tokens.files_of(file.path)),
         dtype=tokens.dtype,
         end_token=end_token["text"] if (end_token := facts["end_token"]) else None,
         tokens=sum(file.tokens for file in files),

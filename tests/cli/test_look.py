@@ -134,6 +134,9 @@ def test_files_are_replaced_only_if_asked(capsys: pytest.CaptureFixture[str], to
         message = f"{corpus}: already exists; name another file, or give --overwrite to replace it"
         assert message in failure(capsys, *command, corpus)
         assert Path(corpus).read_bytes() == mine
+    folder = str(Path(corpus).parent)
+    for command in (figures, ("show", tokenizer, "low", "--html"), ("report", tokenizer, "--out")):
+        assert f"{folder}: is a folder; output can only create" in failure(capsys, *command, folder)
     for command in (figures, ("show", tokenizer, "--input", corpus, "--html")):
         assert "is one of the inputs and would be" in failure(capsys, *command, corpus, "--overwrite")
         assert Path(corpus).read_bytes() == mine

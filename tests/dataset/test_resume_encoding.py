@@ -8,6 +8,7 @@ import json
 import os
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -111,6 +112,14 @@ def test_a_resumed_encoding_gives_the_same_bytes(
         assert getattr(encoded, field) == getattr(whole, field), field
     assert encode_file(tokenizer, paths, out, resume=True, **options) == replace(encoded, seconds=0.0)
     assert contents(out.parent) == contents(tmp_path / "whole")
+    damaged = choose.choice([*out.parent.iterdir()])
+    print("cut short or missing", damaged)  # noqa: T201
+    if choose.random() < 0.5 and damaged.stat().st_size:
+        os.truncate(damaged, damaged.stat().st_size // 2)
+    else:
+        damaged.unlink()
+    with suppress(AlreadyExistsError):  # or encoded again
+        assert encode_file(tokenizer, paths, out, resume=True, **options).seconds > 0
 
 
 @pytest.fixture

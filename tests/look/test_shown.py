@@ -42,8 +42,10 @@ def test_an_encoded_corpus_is_a_summary(tokenizer: bpeflow.Tokenizer, tmp_path: 
     encoded = tokenizer.encode_documents(["low", "lower"], tmp_path / "a<b.bin")
     assert isinstance(encoded, bpeflow.EncodedCorpus)
     assert encoded.bytes_per_token == encoded.bytes / encoded.tokens
-    first, last = str(encoded).splitlines()
+    first, *others, last = str(encoded).splitlines()
     assert first.startswith("encoded  ")
+    ends = [f"         documents end with {encoded.end_token}"] if encoded.end_token else []
+    assert others == ends
     assert last == f"written  {tmp_path}/a<b.bin, {tmp_path}/a<b.bin.json"
     assert "a&lt;b.bin" in encoded._repr_html_()
     assert tokenizer.encode_documents([], tmp_path / "empty.bin").bytes_per_token is None
