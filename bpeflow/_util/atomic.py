@@ -18,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any
 
-from bpeflow.errors import FormatError
+from bpeflow.errors import ConfigError, FormatError
 
 #: Errors that mean a failing disk. Others mean that the system cannot sync folders, which is harmless.
 _DISK_ERRORS = {errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS}
@@ -169,6 +169,14 @@ def check_replaceable(path: Path) -> None:
     if not stat.S_ISREG(mode):
         kind = "a folder" if stat.S_ISDIR(mode) else "a device, a pipe or a socket"
         raise FormatError(f"{path}: is {kind}; output can only create or replace a regular file")
+
+
+def check_not_input(outputs: Iterable[Path], files: Iterable[str | Path]) -> None:
+    """Raise `ConfigError` if an output would replace an input."""
+    inputs = {os.path.realpath(file) for file in files}
+    for path in outputs:
+        if os.path.realpath(path) in inputs:
+            raise ConfigError(f"{path}: is one of the input files and would be overwritten; choose another output file")
 
 
 # ---- temporary files of killed processes ----

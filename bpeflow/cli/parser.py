@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 from shlex import join, quote
 from shutil import get_terminal_size
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from bpeflow._util.atomic import temporary_path
+from bpeflow._util.atomic import check_not_input, temporary_path
 from bpeflow._util.text import close_matches
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError
 
@@ -174,10 +173,8 @@ def _check_replaced(path: Path, options: Mapping[str, Any]) -> None:
     """Raise an error if an existing file is not to be replaced, or is named by another option, too."""
     if not options["overwrite"]:
         raise AlreadyExistsError(f"{path}: already exists; name another file, or give --overwrite to replace it")
-    for value in options.values():
-        for other in value if isinstance(value, list | tuple) else [value]:
-            if isinstance(other, str | Path) and os.path.realpath(other) == os.path.realpath(path):
-                raise ConfigError(f"{path}: is one of the inputs and would be overwritten; name another file")
+    values = (value if isinstance(value, list | tuple) else [value] for value in options.values())
+    check_not_input([path], [value for value in chain.from_iterable(values) if isinstance(value, str | Path)])
 
 
 def _special_token(text: str) -> tuple[str, int | None]:

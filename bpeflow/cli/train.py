@@ -35,12 +35,13 @@ def run_train(options: Namespace) -> None:
     """Train as the flags and the config say."""
     flags = settings_of(options)
     values = load_values(options.config, flags)
-    from bpeflow.cli.merge import merge
     from bpeflow.cli.training import run_training
     from bpeflow.run_dir.resume import counts_to_resume, make_run_settings
     from bpeflow.training.train import train
 
     if (counts := counts_to_resume(values)) is not None:
+        from bpeflow.cli.merge import merge
+
         merge(counts, options.config, flags, options.quiet)
         return
     missing = _missing(values)

@@ -74,7 +74,8 @@ class FirstLook:
         empty = [file for file in files if file.size == 0]
         _warn_of("empty", empty if 2 * len(empty) >= len(files) else [])  # a few are usual, as in source code
         _warn_of("named more than once, and read once", [file for file in files if file.repeated])
-        self._warn_of_shared(files)
+        if len({file.source for file in files}) > 1:
+            self._warn_of_shared(files)
         largest: dict[int, InputFile] = {}
         for file in (file for file in files if not file.main_process_only):
             known = largest.get(file.source)

@@ -10,9 +10,9 @@ from zlib import crc32
 
 import numpy as np
 
-from bpeflow._util.atomic import atomic_path, check_replaceable, hold_part, remove_dead_parts
+from bpeflow._util.atomic import atomic_path, check_not_input, check_replaceable, hold_part, remove_dead_parts
 from bpeflow.dataset.token_file import DTYPES, Ids, TokenFile, index_path, open_token_files, sidecar_path
-from bpeflow.dataset.token_set import already_exists, check_not_input
+from bpeflow.dataset.token_set import already_exists
 from bpeflow.errors import FormatError, UnknownTokenError
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
 from bpeflow.progress import Observer, observer_for

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 
 from bpeflow import __version__
+from bpeflow._util.atomic import check_not_input
 from bpeflow._util.text import as_path, format_count, format_size
 from bpeflow.config import make_settings
 from bpeflow.config.encoding import EncodeSettings
@@ -24,7 +25,7 @@ from bpeflow.dataset.encode_tasks import check_distributable, encoded_chunks
 from bpeflow.dataset.encoded_corpus import EncodedCorpus
 from bpeflow.dataset.journal import refuse_to_lose
 from bpeflow.dataset.token_file import choose_dtype, choose_layout, load_document_offsets, open_token_files
-from bpeflow.dataset.token_set import TokenSet, check_not_input
+from bpeflow.dataset.token_set import TokenSet
 from bpeflow.dataset.token_writer import new_token_set
 from bpeflow.errors import ConfigError, FormatError, InputTypeError, explain_memory_error
 from bpeflow.formats.tokenizer_spec import tokenizer_hash

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bpeflow._util.atomic import check_replaceable
 from bpeflow.dataset.token_file import DtypeName, Layout, index_path, part_path, read_sidecar, sidecar_path
-from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError
+from bpeflow.errors import AlreadyExistsError, FormatError
 
 if TYPE_CHECKING:
     from bpeflow.config.encoding import EncodeSettings  # pydantic, which decoding does without
@@ -144,14 +144,6 @@ def _place(path: Path) -> dict[str, Any]:
     except (FormatError, OSError):
         return {}
     return place
-
-
-def check_not_input(outputs: Iterable[Path], files: Iterable[str]) -> None:
-    """Raise `ConfigError` if an output would replace an input."""
-    inputs = {os.path.realpath(file) for file in files}
-    for path in outputs:
-        if os.path.realpath(path) in inputs:
-            raise ConfigError(f"{path}: is one of the input files and would be overwritten; choose another output file")
 
 
 def already_exists(path: Path) -> AlreadyExistsError:

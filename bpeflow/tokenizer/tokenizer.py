@@ -495,7 +495,7 @@ class Tokenizer:
         """The id of the special token that ends a document, in token files, too, unless another one is given.
 
         That is ``<|endoftext|>``, as in tiktoken, or else ``<|end_of_text|>``, ``</s>`` or ``<eos>``. Without any of
-        them it is the first special token, passing over those that by their names begin or pad text (``<|pad|>``).
+        them it is the first special token, skipping tokens named like the start or padding of a text (``<|pad|>``).
 
         Raises:
             SpecialTokenError: there is none.

@@ -138,7 +138,7 @@ def test_files_are_replaced_only_if_asked(capsys: pytest.CaptureFixture[str], to
     for command in (figures, ("show", tokenizer, "low", "--html"), ("report", tokenizer, "--out")):
         assert f"{folder}: is a folder; output can only create" in failure(capsys, *command, folder)
     for command in (figures, ("show", tokenizer, "--input", corpus, "--html")):
-        assert "is one of the inputs and would be" in failure(capsys, *command, corpus, "--overwrite")
+        assert "is one of the input files and would be overwritten" in failure(capsys, *command, corpus, "--overwrite")
         assert Path(corpus).read_bytes() == mine
     for _ in range(2):
         assert main([*figures, f"{corpus}.json", "--overwrite"]) == 0
