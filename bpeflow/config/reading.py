@@ -65,7 +65,7 @@ def make_settings(
 
 
 def load_values(path: Path | None, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Read a YAML config, and override its values as `override` does. Raises `ConfigError` if the file is not a config."""
+    """Read a YAML config, and override its values as `override` does. Raises `ConfigError` if it is not a config."""
     values = override({}, {} if path is None else read_yaml(path))  # a config may have dotted keys, too
     return override(values, overrides or {})
 
