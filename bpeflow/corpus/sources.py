@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bpeflow._util.text import format_size, short_repr
 from bpeflow.corpus.files import InputFile, SampledFiles
@@ -17,6 +17,8 @@ from bpeflow.errors import ConfigError, CorpusError, InputTypeError
 
 if TYPE_CHECKING:
     from bpeflow.config import CorpusSettings  # pydantic, which workers do without
+
+    AnyCorpusSettings = TypeVar("AnyCorpusSettings", bound=CorpusSettings)
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +68,16 @@ class Corpus:
         files = (file for entry in self.entries for file in entry.files if file.location != "iterable")
         counts = Counter(file.source for file in files)
         return [counts[number] for number in range(len(self.sources))]
+
+
+def without_weights(settings: AnyCorpusSettings) -> AnyCorpusSettings:
+    """Return the settings with each document counting once. Weights are for training; a message names ignored ones."""
+    weighted = [f"{source.name} ({source.weight})" for source in settings.sources if source.weight != 1]
+    if not weighted:
+        return settings
+    log.info("weights are ignored, as each document counts once: %s", ", ".join(weighted))
+    sources = tuple(source.model_copy(update={"weight": 1}) for source in settings.sources)
+    return settings.model_copy(update={"sources": sources})
 
 
 def find_corpus(settings: CorpusSettings, documents: Iterable[Any] | None = None, in_order: bool = False) -> Corpus:
