@@ -26,6 +26,12 @@ log = logging.getLogger(__name__)
 DOCUMENTS = "<documents>"
 
 
+#: Settings that divide a corpus, each with its default, and a size below which it may make at most `_MOST_PIECES`.
+#: More pieces take minutes to days: a unit was forgotten.
+_SIZES = {"chunk_size": (64_000, "8mb"), "segment_size": (64_000_000, "8gb")}
+_MOST_PIECES = 10_000
+
+
 #: What a corpus consists of.
 CorpusEntry = InputFile | SampledFiles
 
@@ -68,6 +74,17 @@ class Corpus:
         files = (file for entry in self.entries for file in entry.files if file.location != "iterable")
         counts = Counter(file.source for file in files)
         return [counts[number] for number in range(len(self.sources))]
+
+    def check_sizes(self, **sizes: int | None) -> None:
+        """Raise `ConfigError` if the value of a setting in `_SIZES` divides the corpus into far too many pieces."""
+        for name, size in sizes.items():
+            small, default = _SIZES[name]
+            if size and size < small and self.known_bytes > size * _MOST_PIECES:
+                pieces = f"{format_size(self.known_bytes)} into {-(-self.known_bytes // size):,} pieces"
+                raise ConfigError(
+                    f"{name}: {format_size(size)} would divide {pieces}, which takes very long; give a size with a "
+                    f"unit, such as {default}"
+                )
 
 
 def without_weights(settings: AnyCorpusSettings) -> AnyCorpusSettings:

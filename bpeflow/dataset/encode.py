@@ -133,6 +133,7 @@ def encode_file(
     layout, dtype = choose_layout(settings.format, path), choose_dtype(settings.dtype, tokenizer.vocab_size)
     tokens = TokenSet(path, layout, dtype, settings)
     corpus = find_corpus(settings, documents, in_order=True)
+    corpus.check_sizes(chunk_size=settings.chunk_size)
     rules = _text_rules(tokenizer, settings, corpus.sources)
     end = _choose_end_token(tokenizer, settings.end_token, rules.delimiters.separator)
     work = CorpusEncoder(
