@@ -134,9 +134,9 @@ def _load(
     else:
         one = isinstance(tokenizers, AnyTokenizer) or not isinstance(tokenizers, Iterable)
         listed: list[Any] = [tokenizers] if one else list(cast(Iterable[Any], tokenizers))
-        for entry, count in Counter(str(entry) for entry in listed if isinstance(entry, str | Path)).items():
+        for path, count in Counter(str(entry) for entry in listed if isinstance(entry, str | Path)).items():
             if count > 1:
-                log.warning("%s is given more than once, and measured once", entry)
+                log.warning("%s is given more than once, and measured once", path)
         given = {
             str(Path(entry)) if isinstance(entry, str | Path) else f"tokenizer {number}": entry
             for number, entry in enumerate(listed, 1)
