@@ -43,8 +43,9 @@ _NEW = (0, 0, 0, 0, 0, 0)
 class ArrayFile:
     """A file of numbers, to append to and to read back. Errors name the `path` that it will have.
 
-    Before the numbers come `head` bytes of zeros, to be written last. The file is new, or continues an interrupted
-    encoding after `size` bytes of numbers with a checksum. Raises `ResumeError` if these are missing or damaged.
+    Before the numbers come `head` bytes of zeros, which may be replaced at the end. The file is new, or continues an
+    interrupted encoding after `size` bytes of numbers with a checksum. Raises `ResumeError` if these are missing or
+    damaged.
     """
 
     def __init__(self, file: Path, path: Path, head: int, size: int, checksum: int) -> None:
@@ -58,6 +59,7 @@ class ArrayFile:
                 )
             self._stream = FileIO(os.fspath(file), "r+" if size else "w+")
             self._stream.truncate(self.size)
+        self.write_at(0, bytes(head))
 
     def append(self, data: bytes | NDArray[Any]) -> None:
         """Append numbers. Raises `OSError` if writing fails."""
