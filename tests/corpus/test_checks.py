@@ -157,6 +157,29 @@ def test_a_pattern_that_matches_nothing_is_reported(tmp_path: Path, caplog: pyte
     assert f"{tmp_path}/corpus: the pattern matches nothing in its first 170 bytes" in caplog.messages
 
 
+def test_byte_order_marks_and_tables_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Each file with a mark is, whichever is the largest; a few tables are usual, as in source code."""
+    for name, text in {"a.txt": b"text", "b.txt": "\ufefftext".encode(), "c.TSV": b"a\tb", "d.csv.bz2": b"a,b"}.items():
+        (tmp_path / name).write_bytes(bz2.compress(text) if name.endswith("bz2") else text)
+    a, b, c, d = sorted(tmp_path.iterdir())
+    mark, table = (
+        "UTF-8 with a byte order mark, which becomes tokens; remove it",
+        "read as plain text, commas and quotes",
+    )
+    assert warnings_about(caplog, a, b) == [f"{b} is {mark}"]
+    assert warnings_about(caplog, a, b, c) == [f"{b} is {mark}"]
+    [message] = warnings_about(caplog, c)
+    assert message.startswith(f"{c} is {table}")
+    assert warnings_about(caplog, c, d, input_format="text") == []
+    [message] = warnings_about(caplog, a, c, d)
+    assert message.startswith(f"2 files, such as {c}, are {table}")
+    marked = tmp_path / "marked.jsonl.bz2"
+    marked.write_bytes(bz2.compress('\ufeff{"text": "a"}'.encode()))
+    assert warnings_about(caplog, marked) == []
+    encode_file(bpeflow.Tokenizer.train(iter(["a"]), vocab_size=257), b, tmp_path / "b.bin")
+    assert caplog.messages[-1] == f"{b} is {mark}"
+
+
 def test_files_that_are_empty_or_named_twice_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     a, b, empty, other = (tmp_path / name for name in ("a", "b", "empty", "other"))
     for path, text in ((a, b"a text"), (b, b"another"), (empty, b""), (other, b"")):
