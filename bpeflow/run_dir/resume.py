@@ -15,6 +15,7 @@ from bpeflow.corpus.files import STDIN
 from bpeflow.corpus.sources import DOCUMENTS
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import Fingerprint, has_manifest, setting_changes
+from bpeflow.counting.segments import has_segments
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, ResumeError
 from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2
@@ -199,15 +200,12 @@ def make_way(folder: Path, settings: Settings, *, counts: bool = True, counts_in
     those of the interrupted run are published with the results. Raises `ResumeError` or `AlreadyExistsError`.
     """
     finish_publishing(folder, settings.restart)
-    phase, unfinished = phase_of(folder), folder / UNFINISHED
+    unfinished = folder / UNFINISHED
     takes_counts = same_folder(counts_in, unfinished)
-    at_stake = [CHECKPOINT_FILE] * (unfinished / CHECKPOINT_FILE).exists()
-    if not takes_counts:
-        at_stake = [f"{SEGMENTS}/"] * (phase is Phase.COUNTING) + [COUNTS_FILE] * _are_costly(unfinished) + at_stake
-        at_stake = [f"{FIRST_STAGE}/"] * has_first_stage(unfinished) + at_stake
-    other_counts = phase in (Phase.FIRST_STAGE, Phase.COUNTING) or has_counts(unfinished)
-    if settings.resume and (counts or takes_counts or not other_counts):
+    counted = [] if takes_counts else [*_counted(unfinished)]
+    if settings.resume and (counts or not counted):
         return
+    at_stake = counted + [CHECKPOINT_FILE] * (unfinished / CHECKPOINT_FILE).exists()
     if at_stake and not settings.restart:
         raise ResumeError(
             f"{folder} has an unfinished run ({' and '.join(at_stake)}): resume it (--resume), discard it and start "
@@ -215,12 +213,22 @@ def make_way(folder: Path, settings: Settings, *, counts: bool = True, counts_in
         )
     if not (takes_counts or settings.overwrite):
         refuse_to_replace(folder, counts_stay=same_folder(counts_in, folder))
-    if at_stake or (other_counts and not takes_counts):
+    if at_stake:
         log.warning("%s: discarding the unfinished run", folder)
     if takes_counts:
         (unfinished / CHECKPOINT_FILE).unlink(missing_ok=True)
     else:
         remove_unfinished(folder)
+
+
+def _counted(unfinished: Path) -> Iterator[str]:
+    """Yield the names of what an unfinished run has saved before learning."""
+    if has_first_stage(unfinished):
+        yield f"{FIRST_STAGE}/"
+    if has_segments(unfinished / SEGMENTS):
+        yield f"{SEGMENTS}/"
+    if has_counts(unfinished):
+        yield COUNTS_FILE
 
 
 def finish_publishing(folder: Path, restart: bool = False) -> None:
@@ -234,17 +242,6 @@ def finish_publishing(folder: Path, restart: bool = False) -> None:
         if not restart:
             raise
         remove_unfinished(folder)
-
-
-def _are_costly(folder: Path) -> bool:
-    """Return whether a folder has counts that took long to make, of a run that was still to learn merges."""
-    try:
-        report = read_report(folder)
-    except FormatError:
-        return False
-    if report is None or report.counting is None or report.counting.segments is None:
-        return False
-    return report.learns_later and (folder / COUNTS_FILE).exists()
 
 
 def refuse_to_replace(folder: Path, *, counts_stay: bool = False) -> None:

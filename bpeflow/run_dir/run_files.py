@@ -134,11 +134,6 @@ class RunReport:
     files: tuple[str, ...] = ()
 
     @property
-    def learns_later(self) -> bool:
-        """Whether the run was to learn merges, but has not got there."""
-        return self.learning is None and not self.settings.get("skip_merge")
-
-    @property
     def second_stage(self) -> int | None:
         """The rank of the first merge of the second stage; None if the tokenizer has no superwords."""
         return self.learning.replayed if self.learning and self.settings.get("superwords") else None
@@ -263,14 +258,23 @@ def learning_fingerprint(settings: Settings, base: TokenizerSpec | None) -> dict
 
 
 class MergeCheckpoint:
-    """The checkpoint file of an unfinished run."""
+    """The checkpoint file of an unfinished run.
+
+    Attributes:
+        merges, merge_counts: the merges of the file with their counts, initial merges included; none without a file.
+    """
 
     def __init__(self, folder: Path, counts: PretokenCounts, fingerprint: dict[str, Any]) -> None:
+        """Read the file. A damaged one is ignored with a warning, as learning again costs only time.
+
+        Raises `ResumeError` if its merges were learned from other counts, or with other settings.
+        """
         self._path = folder / CHECKPOINT_FILE
         self._counts = counts
         self._settings = fingerprint
         self._counts_digest = ""
         self._next = monotonic() + INTERVAL
+        self.merges, self.merge_counts = self._load()
 
     @property
     def due(self) -> bool:
@@ -294,12 +298,7 @@ class MergeCheckpoint:
             )
         self._next = monotonic() + INTERVAL
 
-    def load(self) -> tuple[list[Merge], list[int]] | None:
-        """Return the merges of the checkpoint with their counts, initial merges included; None without a checkpoint.
-
-        A damaged file is ignored with a warning, as learning again costs only time. Raises `ResumeError` if the merges
-        were learned from other counts, or with other settings.
-        """
+    def _load(self) -> tuple[list[Merge], list[int]]:
         try:
             body = read_json(self._path)
             if body["version"] != CHECKPOINT_VERSION:
@@ -307,10 +306,10 @@ class MergeCheckpoint:
             merges = [(bytes.fromhex(left), bytes.fromhex(right)) for left, right in body["merges"]]
             merge_counts = body["merge_counts"]
         except FileNotFoundError:
-            return None
+            return [], []
         except (ValueError, KeyError, TypeError):
             log.warning("%s is damaged: learning starts over", self._path)
-            return None
+            return [], []
         check_same_settings(body["settings"], self._settings, self._path)
         if body["counts_sha256"] != self._digest_of_counts():
             raise ResumeError(f"{self._path} was learned from other counts: start over with --restart")

@@ -54,7 +54,7 @@ def test_learning_resumes_from_a_checkpoint(
     settings = settings_of(corpus, tmp_path / "run", init_from=tmp_path / "base" / base, backend=backend.name)
     unbroken = bpeflow.train({**settings, "out_dir": tmp_path / "unbroken"})
     stopped(settings)
-    with pytest.raises(ResumeError, match=r"has an unfinished run \(merges\.partial\)"):
+    with pytest.raises(ResumeError, match=r"has an unfinished run \(counts\.npz and merges\.partial\)"):
         bpeflow.train(settings)
     result = bpeflow.train({**settings, "resume": True})
     assert result.learned is not None and unbroken.learned is not None
