@@ -80,9 +80,9 @@ FORMATS = (
 _WITHOUT_PATTERN = (_GPT2, _TIKTOKEN)
 
 #: Endings of other files, which no folder for a tokenizer is meant to have.
-_FILE_ENDINGS = frozenset(
-    ".model .txt .bpe .vocab .bin .pkl .gguf .safetensors .pt .onnx .npy .npz .csv .tsv .jsonl .yaml .parquet .html .zip "
-    ".gz".split()
+_FILE_ENDINGS = (
+    *(".model", ".txt", ".bpe", ".vocab", ".bin", ".pkl", ".gguf", ".safetensors", ".pt", ".onnx", ".npy", ".npz"),
+    *(".csv", ".tsv", ".jsonl", ".yaml", ".parquet", ".html", ".zip", ".gz"),
 )
 
 #: The names that show the folder of a training run: its report when it is finished, and a subfolder until then.

@@ -47,6 +47,14 @@ _DECIDING = ("special_tokens", "tie_break", "min_frequency", "max_token_length",
 
 #: The same for the second stage of superwords, besides the tokenizer that the first stage gives.
 _DECIDING_SUPERWORDS = ("superwords", "superword_pattern", "max_words", "colon_rule")
+
+#: Settings of one call, which are not those of a run, and settings of how a run works, which do not affect results.
+_OF_A_CALL = frozenset({"resume", "restart", "overwrite", "out_dir"})
+_OF_THE_WORK = frozenset(
+    {"num_counter", "num_merger", "chunk_size", "executor", "memory_limit", "scratch_dir", "segment_size", "monitor"}
+    | {"engine", "backend", "threads", "max_search"}
+)
+
 log = logging.getLogger(__name__)
 
 
@@ -240,6 +248,13 @@ def read_record(folder: Path) -> RecordedRun | None:
         raise ResumeError(
             f"{path} is damaged ({error}): delete it, and repeat the settings of the run to resume it"
         ) from None
+
+
+def changed_settings(before: Mapping[str, Any], settings: Settings) -> str:
+    """Describe the changes to a run's settings. Those of how it works have changed only if they are given now."""
+    ignored = _OF_A_CALL | (_OF_THE_WORK - settings.model_fields_set)
+    now = settings.to_json(before.keys() - ignored)
+    return ", ".join(setting_changes({key: before[key] for key in now}, now))
 
 
 # ---- merges learned so far ----
