@@ -47,6 +47,7 @@ class Parser(argparse.ArgumentParser):
 
     Attributes:
         settings: the settings that have flags, by key.
+        refused: flags of other commands, and why this one does not have them.
     """
 
     def __init__(self, command: str, description: str, arguments: str = "[flags]") -> None:
@@ -58,6 +59,7 @@ class Parser(argparse.ArgumentParser):
             arguments: the arguments on the usage line.
         """
         self.settings: dict[str, Setting] = {}
+        self.refused: dict[str, str] = {}
         self._outputs: list[str] = []
         width = min(_WIDTH, get_terminal_size().columns)
         paragraphs = (
@@ -132,7 +134,8 @@ class Parser(argparse.ArgumentParser):
         if argv[: argv.index(words[0])][-1:] == ["--json"]:
             self.error(f"--json takes no value, as it prints: --json > {quote(words[0])}")
         flags = {argument.option_strings[0]: argument for argument in self.arguments if argument.option_strings}
-        expected = ["--input", *(name for name, argument in flags.items() if argument.required)]
+        required = (name for name, argument in flags.items() if argument.required or name == "--counts")
+        expected = ["--input", *required]
         missing = [name for name in expected if name in flags and given.isdisjoint(flags[name].option_strings)]
         if len(words) > 1:
             missing[:2] = reversed(missing[:2])  # the tokenizer, then the input
@@ -143,6 +146,8 @@ class Parser(argparse.ArgumentParser):
         self.error(f"unexpected argument {words[0]!r}{hint}")
 
     def _refuse(self, flag: str, known: Sequence[str]) -> NoReturn:
+        if reason := self.refused.get(flag):
+            raise ConfigError(f"{flag} {reason}")
         elsewhere = _ELSEWHERE.get(flag)
         if close := close_matches(flag, known) if elsewhere is None else [name for name in elsewhere if name in known]:
             raise ConfigError(f"unknown flag {flag}; did you mean {close[0]}?")
@@ -200,10 +205,10 @@ def _special_token(text: str) -> tuple[str, int | None]:
     return (token, int(token_id)) if token and equals and token_id.isdecimal() else (text, None)
 
 
-def add_counts_flag(parser: Parser) -> None:
-    """Add the required ``--counts``."""
+def add_counts_flag(parser: Parser, *, required: bool = True) -> None:
+    """Add ``--counts``."""
     parser.add_argument(
-        "--counts", metavar="PATH", type=Path, required=True, help="run folder, or counts as .npz or .tsv"
+        "--counts", metavar="PATH", type=Path, required=required, help="run folder, or counts as .npz or .tsv"
     )
 
 

@@ -55,6 +55,7 @@ class Wording:
                 message = f"{self._settings[key].flags[0]}: {message if unknown else message[found.end() :]}"
             elif self._is_in_config(key):
                 message = f"{self._config}: {message}"
+        message = re.sub(r"\b\w+=True \((--\w+)\)", r"\1", message)
         for key, setting in self._settings.items():
             # In a config, the user reads on in its terms.
             if key in message and (self._config is None or key in self._given):
@@ -77,7 +78,7 @@ def _with_flag(message: str, key: str, setting: Setting) -> str:
     """Replace a setting's name, and its name with a value, by its flag."""
     flag, name = setting.flags[0], re.escape(key)
     if setting.is_switch:
-        return re.sub(rf"\b{name}(?:=True|: true)(?: \({flag}\))?", flag, message)
+        return re.sub(rf"\b{name}(?:=True|: true(?: \({flag}\))?)", flag, message)
     values = "|".join(setting.choices) or r"auto|\d+"
     message = re.sub(rf"(?<=[ (]){name}: (?=(?:{values})\b(?! →))", f"{flag} ", message)
     return re.sub(_NAME.format(name), flag, message) if "_" in key else message

@@ -247,7 +247,7 @@ class CorpusCounter:
         """Log what was left out of the counts or is in them by mistake."""
         documents.log_left_out(log)
         warn_of_empty_sources(self.corpus.sources, documents)
-        if look.undivided and documents.documents <= sum(self.corpus.file_counts()):
+        if (look.undivided or self.settings.separator) and documents.documents <= sum(self.corpus.file_counts()):
             log.warning("%r divided no file: each is one document", self.rules.delimiters.separator)
 
     def _describe_corpus(self, documents: DocumentStatistics, counts: PretokenCounts) -> CorpusReport:

@@ -383,7 +383,7 @@ class Tokenizer:
             ConfigError: the format is unknown, or the options do not fit it or the tokenizer.
             FormatError: the format cannot represent the tokenizer.
             AlreadyExistsError: there is such a file already, or a folder holds another tokenizer. A folder may hold the
-                same one in several formats.
+                same one in several formats. The folder of a training run is only written to by that run.
         """
         from bpeflow.formats import any_format
         from bpeflow.formats.tokenizer_spec import TransformersOptions

@@ -251,8 +251,8 @@ def learn_with_settings(
     counts, thinned = _thinned(given, settings)
     initial_merges = base.vocab.merges if base else tuple(initial_merges)
     pairs, pair_counts = [*initial_merges], [0] * len(initial_merges)
-    if checkpoint and (earlier := checkpoint.load()):
-        pairs, pair_counts = earlier
+    if checkpoint and checkpoint.merges:
+        pairs, pair_counts = checkpoint.merges, checkpoint.merge_counts
     resumed = len(pairs) - len(initial_merges)
     task = learning_task(counts, settings, base)
     first_token = len(task.tokens)

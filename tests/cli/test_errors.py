@@ -144,6 +144,9 @@ def test_merge_refuses_what_it_cannot_change(config: Path, tmp_path: Path, capsy
     assert main(["--config", str(config), "--quiet"]) == 0
     assert main(["merge", "--counts", str(out), "--set", "pattern=cl100k"]) == 2
     assert "pattern concerns counting" in capsys.readouterr().err
+    assert main(["merge", "--counts", str(out), "--special_tokens", "<|x|>", "--out_dir", str(tmp_path / "x")]) == 0
+    warning = "WARNING: --special_tokens: '<|endoftext|>' is not among them, but left out of the counts, so"
+    assert warning in capsys.readouterr().err
     PretokenCounts.from_mapping({"other": 1}).save(out / "counts.npz")
     assert main(["merge", "--counts", str(out)]) == 2
     assert "describes other counts" in capsys.readouterr().err

@@ -51,6 +51,16 @@ def test_a_long_text_without_a_separator_is_reported_first_and_last(
     assert last == "'<|endoftext|>' divided no file: each is one document"
 
 
+def test_a_separator_that_is_given_and_does_not_occur_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "short").write_text("one<s>two", encoding="utf-8")
+    [warning] = warnings_about(caplog, tmp_path / "short", separator="<x>")
+    assert warning == "'<x>' divided no file: each is one document"
+    assert not warnings_about(caplog, tmp_path / "short", separator="<s>")
+    assert not warnings_about(caplog, tmp_path / "short", separator="")
+
+
 def test_a_separator_that_occurs_late_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "corpus").write_bytes(LINE * 300 + b"<|endoftext|>" + LINE)
     [warning] = warnings_about(caplog, tmp_path / "corpus")

@@ -151,7 +151,7 @@ def test_a_new_encoding_does_not_replace_an_interrupted_one(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"index": True}, "index: False → True"),
+        ({"index": True}, "index: false → true"),
         ({"chunk_size": 500}, "chunk_size: 400 → 500"),
         ({"val_fraction": 0.5}, "val_fraction: 0.0 → 0.5"),
         ({"dtype": "uint32"}, "dtype: 'uint16' → 'uint32'"),
