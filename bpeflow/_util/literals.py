@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from functools import cached_property
 from itertools import groupby
@@ -11,9 +12,9 @@ from typing import NamedTuple
 from bpeflow._util.text import Utf8
 from bpeflow.errors import ConfigError, InputTypeError
 
-#: Bytes that `Literals` compares with a regular expression, which is a trie. More: larger expressions, nested up to
-#: this depth, which Python limits. Fewer: more strings are compared one by one.
-_HEAD = 32
+#: Bytes at the beginning of a string that `Literals` searches with a regular expression, a trie. More: larger
+#: expressions, nested up to this depth, which Python limits. Fewer: more positions where no string begins are looked at.
+_HEAD = 12
 
 
 class Span(NamedTuple):
@@ -43,8 +44,8 @@ def special_bytes(token: str) -> bytes:
 class Literals:
     """Finds byte strings in a text; if several begin at one position, the longest.
 
-    The time to prepare is linear in their size, and the time to search does not depend on their number, except for long
-    ones that begin alike.
+    The time to prepare is linear in their size. The time to search depends on the number of their lengths, where one may
+    begin, but not on their own number.
 
     >>> literals = Literals([b"<a>", b"<a><a>"])
     >>> [*literals.matches(b"x<a><a><a>")]
@@ -54,8 +55,8 @@ class Literals:
     """
 
     def __init__(self, strings: Collection[bytes]) -> None:
-        self._strings = strings
         self.longest = max(map(len, strings), default=0)
+        self._strings = frozenset(strings)
 
     def matches(self, text: Utf8, start: int = 0) -> Iterator[Span]:
         """Yield the strings in `text` from `start` on. Overlaps are resolved leftmost-longest."""
@@ -71,17 +72,12 @@ class Literals:
 
     def find(self, text: Utf8, start: int = 0) -> Span | None:
         """Return the first string in `text` from `start` on."""
-        if not self._strings:
-            return None
         while match := self._heads.search(text, start):
-            start, end = match.span()
-            if end - start < _HEAD:
-                return Span(start, end)
-            for string in self._long.get(bytes(match.group()), ()):
-                if start + len(string) <= len(text) and text[start : start + len(string)] == string:
+            start = match.start()
+            for length in self._lengths:
+                string = bytes(text[start : start + length])
+                if string in self._strings:
                     return Span(start, start + len(string))
-            if shorter := self._short.match(text, start):
-                return Span(*shorter.span())
             start += 1
         return None
 
@@ -90,37 +86,30 @@ class Literals:
 
         If there is none, return the length of `text`.
         """
-        start = max(start, len(text) - self.longest + 1)
-        position = start
-        while self._long and (match := self._heads.search(text, position)):
-            position, tail = match.start(), text[match.start() :]
-            if any(len(tail) < len(string) and string.startswith(tail) for string in self._long.get(match.group(), ())):
-                return position
-            position += 1
-        starts = range(max(start, len(text) - _HEAD + 1), len(text))
-        return next((position for position in starts if text[position:] in self._prefixes), len(text))
+        position = max(start, len(text) - self.longest + 1)
+        while position < len(text):
+            tail = text[position:]
+            following = bisect_right(self._sorted, tail)
+            if following < len(self._sorted) and self._sorted[following].startswith(tail):
+                break
+            last = max(position + 1, len(text) - _HEAD + 1)  # from there on, a head may be incomplete
+            match = self._heads.search(text, position + 1, last + _HEAD)
+            position = min(match.start(), last) if match else last
+        return min(position, len(text))
 
     @cached_property
-    def _long(self) -> dict[bytes, list[bytes]]:
-        """The strings of at least `_HEAD` bytes, the longest first, by their heads."""
-        long: dict[bytes, list[bytes]] = {}
-        for string in sorted(self._strings, key=len, reverse=True):
-            if len(string) >= _HEAD:
-                long.setdefault(string[:_HEAD], []).append(string)
-        return long
+    def _sorted(self) -> list[bytes]:
+        return sorted(self._strings)
+
+    @cached_property
+    def _lengths(self) -> list[int]:
+        """The lengths of strings, in descending order."""
+        return sorted({*map(len, self._strings)}, reverse=True)
 
     @cached_property
     def _heads(self) -> re.Pattern[bytes]:
-        return re.compile(_trie(sorted({string[:_HEAD] for string in self._strings})), re.DOTALL)
-
-    @cached_property
-    def _short(self) -> re.Pattern[bytes]:
-        return re.compile(_trie(sorted({string for string in self._strings if len(string) < _HEAD})) or b"(?!)")
-
-    @cached_property
-    def _prefixes(self) -> frozenset[bytes]:
-        """The proper, non-empty prefixes of strings, of fewer than `_HEAD` bytes."""
-        return frozenset(string[:end] for string in self._strings for end in range(1, min(len(string), _HEAD)))
+        heads = sorted({string[:_HEAD] for string in self._strings})
+        return re.compile(_trie(heads) or b"(?!)", re.DOTALL)
 
 
 def _trie(strings: list[bytes]) -> bytes:

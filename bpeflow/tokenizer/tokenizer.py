@@ -31,7 +31,7 @@ from bpeflow.signatures import takes_settings
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, EncodedTexts, Encoder
 from bpeflow.tokenizer.native_encoder import NativeEncoder
 from bpeflow.tokenizer.offsets import Offsets, token_lengths, token_offsets
-from bpeflow.tokenizer.parallel import concatenate, encode_text, encode_texts
+from bpeflow.tokenizer.parallel import concatenate, count_ids, encode_text, encode_texts
 from bpeflow.tokenizer.special_tokens import (
     NO_SPECIAL_TOKENS,
     SpecialChoice,
@@ -793,9 +793,13 @@ class Tokenizer:
     def count_tokens(
         self, text: str | Utf8, *, allowed_special: SpecialChoice = "all", disallowed_special: SpecialChoice = ()
     ) -> int:
-        """Return the number of ids of a text: a `str`, or UTF-8 bytes. Raises as `encode` does."""
+        """Return the number of ids of a text: a `str`, or UTF-8 bytes, in the memory of a part of it.
+
+        Raises as `encode` does.
+        """
         data = as_utf8(text)
-        return self._encoder.count_tokens(data, self._specials(data, allowed_special, disallowed_special))
+        specials = self._specials(data, allowed_special, disallowed_special)
+        return count_ids(self._encoder, data, specials, self._pretokenizer, self._dtype)
 
     @takes_settings
     def encode_file(
