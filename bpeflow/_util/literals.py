@@ -13,7 +13,7 @@ from bpeflow._util.text import Utf8
 from bpeflow.errors import ConfigError, InputTypeError
 
 #: Bytes at the beginning of a string that `Literals` searches with a regular expression, a trie. More: larger
-#: expressions, nested up to this depth, which Python limits. Fewer: more positions where no string begins are looked at.
+#: expressions, nested up to this depth, which Python limits. Fewer: more positions where none begins are looked at.
 _HEAD = 12
 
 
@@ -44,8 +44,8 @@ def special_bytes(token: str) -> bytes:
 class Literals:
     """Finds byte strings in a text; if several begin at one position, the longest.
 
-    The time to prepare is linear in their size. The time to search depends on the number of their lengths, where one may
-    begin, but not on their own number.
+    The time to prepare is linear in their size. The time to search does not depend on their number, but, where one may
+    begin, on the number of different lengths.
 
     >>> literals = Literals([b"<a>", b"<a><a>"])
     >>> [*literals.matches(b"x<a><a><a>")]

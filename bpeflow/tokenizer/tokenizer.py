@@ -48,7 +48,7 @@ from bpeflow.tokenizer.validate import (
     for_each,
     hint_for,
     is_integer,
-    list_of_texts,
+    list_of,
     make_vocab,
     smallest_dtype,
     to_utf8,
@@ -650,7 +650,7 @@ class Tokenizer:
         """
         if _unknown:
             raise unknown_keyword(self.encode_batch, _unknown)
-        batch = list_of_texts(texts)
+        batch = list_of(texts)
         encoded: list[list[int]] = []
         for group, ends in self._encode_texts(batch, allowed_special, disallowed_special, self._dtype, num_threads):
             ids, last = group.tolist(), ends.tolist()
@@ -702,7 +702,7 @@ class Tokenizer:
             raise unknown_keyword(self.encode_batch_to_numpy, _unknown)
         padding = bpeflow.Padding.of(padded, self.vocab, lambda: self.eot_token)  # errors before any work
         ids_dtype = self._dtype if dtype is None else validate_dtype(dtype, self._tokens)
-        batch = list_of_texts(texts)
+        batch = list_of(texts)
         groups = self._encode_texts(batch, allowed_special, disallowed_special, ids_dtype, num_threads)
         lengths: list[NDArray[np.int64]] = []
 
