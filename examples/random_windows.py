@@ -1,6 +1,6 @@
 """Random windows of token files for training in PyTorch, as nanoGPT takes them: from one file or a set of shards.
 
-    bpeflow encode --tokenizer runs/owt --input owt/ --out train.bin --shard_tokens 100m --val_fraction 0.005
+    bpeflow encode --tokenizer runs/mine --input corpus/ --out train.bin --shard_tokens 100m --val_fraction 0.005
     python examples/random_windows.py train.bin val.bin
 
 `RandomWindows` needs numpy only. `get_batch` makes tensors of its windows, and `main` shows the loop with a model that

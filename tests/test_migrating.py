@@ -59,17 +59,10 @@ def check_sentencepiece(folder: Path, names: list[Names]) -> None:
         names[1]["Tokenizer"].load("before.model")
 
 
-def check_cs336(folder: Path, names: list[Names]) -> None:
-    assert names[1]["tokenizer"].encode(CORPUS) == names[0]["tokenizer"].encode(CORPUS)
-    assert names[0]["ids"] == names[0]["tokenizer"].encode(CORPUS)
-    assert (folder / "homework" / "merges.txt").exists()
-
-
 CHECKS: dict[str, Callable[[Path, list[Names]], None]] = {
     "From HuggingFace tokenizers": check_huggingface,
     "From tiktoken and rustbpe": check_rustbpe,
     "From SentencePiece BPE": check_sentencepiece,
-    "From the homework of Stanford CS336": check_cs336,
 }
 
 

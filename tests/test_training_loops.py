@@ -107,7 +107,7 @@ def test_the_recipes_for_batches_work(
 ) -> None:
     _, arrays, for_torch, for_datasets, for_ray = blocks_of_the_page()
     monkeypatch.chdir(tmp_path)
-    tokenizer.save("runs/owt")
+    tokenizer.save("runs/mine")
     names: dict[str, Any] = {}
     exec(arrays, names)
     texts = ["the cats", "the 7 cats sat"]

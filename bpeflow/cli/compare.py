@@ -35,7 +35,7 @@ seconds for set-up, the selection of pairs, the update of pre-tokens, and the re
 how many occurrences of pairs were visited, and how many of them merged; how many entries of the heap were stale; the
 number of pairs; and the memory of its tables. Settings are as for merge.
 
-  bpeflow compare --counts runs/owt --backends c,omp --threads 1,2,4 --rounds 5
+  bpeflow compare --counts runs/mine --backends c,omp --threads 1,2,4 --rounds 5
 """
 
 #: The table's columns; "tables" is the memory of the backend's own.

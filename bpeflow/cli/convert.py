@@ -19,8 +19,8 @@ in a folder the files that transformers reads beside it) or tiktoken (base64 ran
 lack). SRC is a run folder, or a file or folder in any of these formats. DST is the folder or file to
 write.
 
-  bpeflow convert runs/owt my_model --to huggingface --eos '<|endoftext|>'
-  bpeflow convert runs/owt tokenizer.json
+  bpeflow convert runs/mine my_model --to huggingface --eos '<|endoftext|>'
+  bpeflow convert runs/mine tokenizer.json
   bpeflow convert cl100k_base.tiktoken mine --to gpt2
   bpeflow convert ranks.tiktoken tokenizer.json --pattern llama3 --special_tokens '<|end|>'
 """
@@ -57,7 +57,7 @@ _COUNTS = """\
 Convert pre-token counts between bpeflow's own format (.npz) and TSV (pre-token TAB count, with backslash escapes).
 File name extensions select the formats.
 
-  bpeflow counts runs/owt counts.tsv
+  bpeflow counts runs/mine counts.tsv
 """
 
 

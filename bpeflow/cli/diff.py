@@ -36,7 +36,7 @@ split text differently.
 and the most frequent pre-tokens that they divide differently. (Those are the pre-tokens of the first tokenizer.)
 
   bpeflow diff runs/small runs/large --text 'an unbelievable story'
-  bpeflow diff runs/owt r50k_base.tiktoken --input held_out.txt
+  bpeflow diff runs/mine r50k_base.tiktoken --input held_out.txt
 """
 
 #: Pre-tokens that are shown.

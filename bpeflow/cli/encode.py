@@ -34,11 +34,11 @@ at random for val.bin. --engine ray encodes on a Ray cluster. --out - prints the
 For untrusted JSON Lines, Parquet or files of one document each, add --special_tokens_as_text --separator ''
 --end_token '<|endoftext|>'. Without a separator, a text file with several documents becomes a single one.
 
-  bpeflow encode --tokenizer runs/owt --input 'corpus/*.txt' --out train.bin
+  bpeflow encode --tokenizer runs/mine --input 'corpus/*.txt' --out train.bin
   bpeflow encode --tokenizer runs/mix --config mix.yaml --out train.bin
-  bpeflow encode --tokenizer runs/owt --input owt/ --out train.bin --shard_tokens 100m --val_fraction 0.005
-  bpeflow encode --tokenizer runs/owt --input owt/ --out owt.bin --format megatron
-  bpeflow encode --tokenizer runs/owt --input /shared/owt --out /shared/train.bin --engine ray
+  bpeflow encode --tokenizer runs/mine --input corpus/ --out train.bin --shard_tokens 100m --val_fraction 0.005
+  bpeflow encode --tokenizer runs/mine --input corpus/ --out mine.bin --format megatron
+  bpeflow encode --tokenizer runs/mine --input /shared/corpus --out /shared/train.bin --engine ray
 """
 
 
@@ -107,7 +107,7 @@ _DECODE = """\
 Decode a token file to the text that it was made from. End tokens become their text. The name of a set of shards
 (train.bin for train_000000.bin and so on) decodes all of them.
 
-  bpeflow decode --tokenizer runs/owt --input train.bin --out train.txt
+  bpeflow decode --tokenizer runs/mine --input train.bin --out train.txt
 """
 
 

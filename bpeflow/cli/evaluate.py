@@ -18,8 +18,8 @@ Measure every tokenizer on every corpus: bytes per token, also relative to a bas
 white space), single-byte tokens, vocabulary entries in use, speed on one thread (on the first 16 MB), and the longest
 tokens. Special tokens are not counted.
 
-  bpeflow evaluate --tokenizer runs/owt runs/tinystories --input owt.txt tinystories.txt
-  bpeflow evaluate --tokenizer runs/owt --baseline gpt2/tokenizer.json --input docs.jsonl.zst --for_size 12gb
+  bpeflow evaluate --tokenizer runs/mine runs/other --input web.txt code.txt
+  bpeflow evaluate --tokenizer runs/mine --baseline gpt2/tokenizer.json --input docs.jsonl.zst --for_size 12gb
 """
 
 

@@ -35,8 +35,8 @@ no text ever yields; the longest tokens; and the training counts of merges, if t
 With a corpus, also: entries used and unused, the most frequent tokens, and the bytes per token of the vocabulary and of
 its prefixes, which shows which size is enough. Special tokens are left out there, as they are not text.
 
-  bpeflow inspect runs/owt
-  bpeflow inspect runs/owt --input held_out.txt
+  bpeflow inspect runs/mine
+  bpeflow inspect runs/mine --input held_out.txt
   bpeflow inspect cl100k_base.tiktoken --json > cl100k.json
 """
 

@@ -21,11 +21,11 @@ from bpeflow.training.train import train_from_counts
 _DESCRIPTION = """\
 Learn merges from counts that a run has saved: another vocabulary size or backend, without counting again. The
 settings of that run apply; a config and flags override them. Without --out_dir, a run that has
-no tokenizer yet is completed; otherwise the new tokenizer is written beside it, to a folder such as runs/owt-16000.
+no tokenizer yet is completed; otherwise the new tokenizer is written beside it, to a folder such as runs/mine-16000.
 
-  bpeflow merge --counts runs/owt --vocab_size 16000
+  bpeflow merge --counts runs/mine --vocab_size 16000
   bpeflow merge --counts counts.tsv --vocab_size 1000 --backend python --out_dir runs/small
-  bpeflow merge --counts runs/owt --init_from runs/owt --vocab_size 64000     extend what was learned
+  bpeflow merge --counts runs/mine --init_from runs/mine --vocab_size 64000     extend what was learned
 """
 
 
@@ -95,6 +95,6 @@ def settings_for_learning(
 
 
 def _beside(folder: Path, size: int) -> Path:
-    """Return the folder for another vocabulary from the counts of a finished run: ``runs/owt-16000``."""
+    """Return the folder for another vocabulary from the counts of a finished run: ``runs/mine-16000``."""
     named = folder.resolve() if folder.name in ("", "..") else folder
     return named.with_name(f"{named.name}-{size}")

@@ -13,8 +13,8 @@ Write a page about a finished run, in one file that opens in any browser: settin
 searchable vocabulary, and text in coloured tokens. Needs matplotlib (pip install 'bpeflow[report]'). The command
 evaluate compares several runs.
 
-  bpeflow report runs/owt                      writes runs/owt/report.html
-  bpeflow report runs/owt --sample valid.txt   bytes per token on held-out text
+  bpeflow report runs/mine                      writes runs/mine/report.html
+  bpeflow report runs/mine --sample valid.txt   bytes per token on held-out text
 """
 
 

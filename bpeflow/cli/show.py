@@ -24,10 +24,10 @@ escapes, such as \\x1b. Input that is not UTF-8 is replaced by U+FFFD.
 tokenizer has them), and why neighbours did not merge; for a run with superwords also the stage of each merge. --html
 writes the same to a page for a browser.
 
-  bpeflow show runs/owt "The quick brown fox"
-  bpeflow show runs/owt --explain " unbelievable"
-  bpeflow show runs/owt --input corpus.jsonl.gz --first 2kb
-  bpeflow show runs/owt --ids "The quick brown fox"
+  bpeflow show runs/mine "The quick brown fox"
+  bpeflow show runs/mine --explain " unbelievable"
+  bpeflow show runs/mine --input corpus.jsonl.gz --first 2kb
+  bpeflow show runs/mine --ids "The quick brown fox"
   git diff | bpeflow show cl100k_base.tiktoken - --html diff.html
 """
 

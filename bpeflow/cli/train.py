@@ -15,7 +15,7 @@ _DESCRIPTION = """\
 Train a byte-level BPE tokenizer: count the pre-tokens of a corpus, learn merges, write vocab.json and merges.txt.
 
   bpeflow --config configs/quickstart.yaml
-  bpeflow --config configs/owt.yaml --backend omp --num_counter 8 --do_monitor
+  bpeflow --config configs/quickstart.yaml --backend omp --num_counter 8 --do_monitor
   bpeflow --input 'corpus/*.txt' --vocab_size 32000 --out_dir runs/mine
   bpeflow --input 'corpus/*.txt' --init_from cl100k_base.tiktoken --vocab_size 110k --out_dir runs/more
 """

@@ -346,7 +346,7 @@ class Settings(CountSettings, MergeSettings):
         "Its ids stay as they are, and its pattern and special tokens are used. After its greatest id come the "
         "special_tokens that it lacks, then new tokens in the order of learning. vocab_size counts all ids.",
         unset="none",
-        example="runs/owt",
+        example="runs/mine",
         metavar="PATH",
     )
     superwords: bool = _learning(
@@ -385,7 +385,7 @@ class Settings(CountSettings, MergeSettings):
         False, "number special tokens before the bytes, as HuggingFace does; not with init_from", example=True
     )
     out_dir: Folder | None = _run(
-        None, "run folder, where everything is written", unset="none", example="runs/owt", flags=("-o",)
+        None, "run folder, where everything is written", unset="none", example="runs/mine", flags=("-o",)
     )
     skip_merge: bool = _run(False, "stop after counting", example=True)
     resume: bool = _run(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import count
 from operator import itemgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from bpeflow.corpus.sources import Corpus, CorpusEntry
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.budget import longest_text
 from bpeflow.dataset.token_file import Ids
-from bpeflow.dataset.token_writer import NO_ENDS, TokenSetWriter
+from bpeflow.dataset.token_writer import TokenSetWriter
 from bpeflow.errors import InvalidTextError, PatternTimeoutError, ResumeError, UnmatchedTextError
 from bpeflow.flow import Pipeline, QueueSpec, Stage, in_order, stall_watch
 from bpeflow.pretokenize.native import why_not_compiled
@@ -49,10 +49,6 @@ _CHUNKS_PER_WORKER = 4
 
 #: What happens to end-of-text strings that are no special tokens of the tokenizer.
 _END_OF_TEXT = "no special tokens of this tokenizer, so encoded as ordinary text"
-
-
-#: The text that a chunk has after its last separator.
-Rest = Literal["none", "blank", "text"]
 
 
 class Place(NamedTuple):
@@ -81,7 +77,7 @@ class EncodedChunk:
         ids: the ids, one-dimensional.
         ends: for each document that a separator ends in the chunk, the position in `ids` after its last id (its end
             token, if there is one), ascending. Skipped documents have no entry.
-        rest: the text after the last separator: none, white space only, or other text.
+        open: whether text follows the last separator, so that a document has not ended.
         ends_file: whether the chunk is the last of its file.
         statistics: statistics of the chunk. Its number of documents is meaningless.
         weight: the chunk's share of the corpus, in bytes of its files.
@@ -90,7 +86,7 @@ class EncodedChunk:
 
     ids: Ids
     ends: NDArray[np.int64]
-    rest: Rest
+    open: bool
     ends_file: bool
     statistics: DocumentStatistics
     weight: int = 0
@@ -147,7 +143,8 @@ class ChunkEncoder:
         """Encode the chunk as one text in which the separator is a special token with a separate id, the mark."""
         ids = self._encoder.encode_to_array(opened.data, self._marking, self._dtype)
         marks = np.flatnonzero(ids == self._mark)
-        rest = self._rest_of(ids[marks[-1] + 1 :] if len(marks) else ids)
+        last_end = int(marks[-1]) + 1 if len(marks) else 0
+        is_open = last_end < len(ids)
         if self.end_id is None:
             ids = np.delete(ids, marks)
             ends = marks - np.arange(len(marks))
@@ -155,13 +152,7 @@ class ChunkEncoder:
             ids[marks] = self.end_id
             ends = marks + 1
         ends = ends.astype(np.int64, copy=False)
-        return EncodedChunk(ids, ends, rest, opened.chunk.ends_file, opened.statistics(0, 0))
-
-    def _rest_of(self, ids: NDArray[Any]) -> Rest:
-        """Describe the text of the ids after the last separator. All text has ids."""
-        if not len(ids):
-            return "none"
-        return "blank" if all(self.tokenizer.decode_bytes([int(i)]).isspace() for i in ids) else "text"
+        return EncodedChunk(ids, ends, is_open, opened.chunk.ends_file, opened.statistics(0, 0))
 
     def _encode_documents(self, opened: OpenChunk) -> EncodedChunk:
         """Encode document by document. This is the definition, and it also handles input that is not UTF-8."""
@@ -169,7 +160,7 @@ class ChunkEncoder:
         parts: list[NDArray[Any]] = []
         ends = []
         length = documents = skipped = 0
-        rest: Rest = "none"
+        is_open = False
         for document, texts in opened.documents():
             documents += 1
             if texts is None:
@@ -185,14 +176,13 @@ class ChunkEncoder:
                 encoded.append(np.array([self.end_id], self._dtype))
             parts += encoded
             length += sum(map(len, encoded))
+            is_open = not document.closed
             if document.closed:
                 ends.append(length)
-            else:
-                rest = "blank" if data[document.pieces[0][0] :].isspace() else "text"
         ids = np.concatenate(parts) if parts else np.empty(0, self._dtype)
         ends_file = opened.has_records or opened.chunk.ends_file
         statistics = opened.statistics(documents, skipped)
-        return EncodedChunk(ids, np.array(ends, np.int64), rest, ends_file, statistics)
+        return EncodedChunk(ids, np.array(ends, np.int64), is_open, ends_file, statistics)
 
     def _encode_document(self, data: bytes, document: Document, texts: list[bytes]) -> Iterator[NDArray[Any]]:
         """Yield the ids of a document's texts, and of the special tokens between them."""
@@ -317,83 +307,44 @@ def _check_place(place: Place, begin: Place, entry: CorpusEntry) -> None:
 
 
 class ChunkJoiner:
-    """Writes chunks, in the order of the corpus, and finds where its documents end.
+    """Writes chunks, in the order of the corpus, and ends the documents that no separator ends.
 
-    Separators have already become end tokens. The remaining case is a file that does not end with a separator. The end
-    of such a file ends a document, too, and an end token follows it if another document follows, or if every document
-    is to have one. White space between a file's last separator and its end is not a document. It belongs to the one
-    before.
-
-    Ids are written when it is known which document they belong to, so that white space after a separator waits for what
-    follows. The end of a document is written with the first ids of the next one. With `end_last`, an end token follows
-    the last document of the corpus, too.
+    Separators have already become end tokens. The remaining case is text after a file's last separator, even if it is
+    only a newline. Such a document ends with the file. It gets an end token if another document follows, or with
+    `end_last`. So its end is written with the next document, or when the whole corpus has been read.
     """
 
     def __init__(self, writer: TokenSetWriter, end_id: int | None, end_last: bool) -> None:
         self._writer = writer
-        self._end_id = end_id
+        self._end_ids = np.array([] if end_id is None else [end_id], np.uint32)
         self._end_last = end_last
-        self._rest: Rest = "none"  # the text of the file so far after its last separator
-        self._has_separator = False  # whether the file so far has one
-        self._blank: list[Ids] = []  # the white space after it, without any other text so far
-        self._ended = False  # whether the document whose ids were written last has ended, and its end was not written
-        self._owes_end_token = False  # whether that document has no end token
+        self._open = False  # whether the file so far has text after its last separator
+        self._unended = False  # whether such a file was the last one with text
 
     @property
-    def state(self) -> list[Any] | None:
-        """What a joiner must know to continue later, if that is short."""
-        return None if self._blank else [self._rest, self._has_separator, self._ended, self._owes_end_token]
+    def state(self) -> list[bool]:
+        """What a joiner must know to continue later."""
+        return [self._open, self._unended]
 
-    def restore(self, state: Sequence[Any]) -> None:
+    def restore(self, state: Sequence[bool]) -> None:
         """Continue from an earlier joiner's state."""
-        self._rest, self._has_separator, self._ended, self._owes_end_token = state
+        self._open, self._unended = state
 
     def add(self, chunk: EncodedChunk) -> None:
         """Append a chunk. Raises `OSError` if writing fails."""
-        if len(chunk.ends) or chunk.rest != "none":
-            self._write_owed_end_token()
-        ids, ends = chunk.ids, chunk.ends
-        if len(ends):
-            last = int(ends[-1])
-            self._write(ids[:last], ends[:-1])
-            self._ended = self._has_separator = True
-            self._rest = "none"
-            ids = ids[last:]
-        if chunk.rest == "text" or self._rest == "none":
-            self._rest = chunk.rest
-        if self._rest == "blank" and self._has_separator:
-            self._blank.append(ids)
-        elif self._rest != "none":
-            self._write(ids)
-        if chunk.ends_file:
-            self._end_file()
+        if len(chunk.ends) or chunk.open:
+            self._end_document(self._end_ids)
+        self._writer.write(chunk.ids, chunk.ends)
+        self._open = chunk.open or (self._open and not len(chunk.ends))
+        if chunk.ends_file and self._open:
+            self._open, self._unended = False, True
 
     def finish(self) -> None:
-        """Write the rest. Raises `OSError` if writing fails."""
-        if self._end_last:
-            self._write_owed_end_token()
-        if self._ended:
-            self._writer.write(np.empty(0, np.uint16), np.zeros(1, np.int64))
+        """End the last document. Raises `OSError` if writing fails."""
+        self._end_document(self._end_ids if self._end_last else self._end_ids[:0])
 
-    def _end_file(self) -> None:
-        for ids in self._blank:
-            self._writer.write(ids)
-        if self._rest == "text" or (self._rest == "blank" and not self._has_separator):
-            self._ended = self._owes_end_token = True
-        self._blank, self._rest, self._has_separator = [], "none", False
-
-    def _write_owed_end_token(self) -> None:
-        if self._owes_end_token and self._end_id is not None:
-            self._writer.write(np.array([self._end_id], np.uint32))
-        self._owes_end_token = False
-
-    def _write(self, ids: Ids, ends: NDArray[np.int64] = NO_ENDS) -> None:
-        """Write ids that do not belong to a document that has ended, after the white space that comes before them."""
-        if self._blank:
-            ends = ends + sum(map(len, self._blank))
-            ids = np.concatenate([*self._blank, ids])
-            self._blank = []
-        if self._ended:
-            ends = np.concatenate([np.zeros(1, np.int64), ends])
-            self._ended = False
-        self._writer.write(ids, ends)
+    def _end_document(self, end_ids: Ids) -> None:
+        """Write the end of a document that no separator ended, if there is one."""
+        if self._unended:
+            self._writer.write(end_ids, np.full(1, len(end_ids)))
+            self._unended = False

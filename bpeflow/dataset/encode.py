@@ -71,8 +71,8 @@ def encode_file(
     The ids of a text file equal `Tokenizer.encode` of its text, so decoding restores the file. Separators in the text
     are encoded as their ids. An end token is added after each record of JSON Lines or Parquet, after each document of
     an iterable, and after a text file that does not end with a separator, if another document follows or if the format
-    is ``"megatron"``, whose readers expect it after every document. White space after a file's last separator is not a
-    document of its own: it belongs to the document before it.
+    is ``"megatron"``, whose readers expect it after every document. Text after a file's last separator is a document,
+    even if it is only a newline.
 
     The result does not depend on `num_threads`, `chunk_size` and `engine`. If encoding fails in the first 30 seconds,
     no files are left. After that, the ids so far are kept in temporary files, and `resume` continues.
@@ -189,7 +189,7 @@ def _encode(
             joiner.add(chunk)
             statistics += chunk.statistics
             done += chunk.weight
-            if writer.journal.is_due and chunk.place is not None and joiner.state is not None:
+            if writer.journal.is_due and chunk.place is not None:
                 state = {"place": chunk.place, "done": done, "joiner": joiner.state, "statistics": asdict(statistics)}
                 writer.checkpoint({**state, "seconds": perf_counter() - started})
             if observer is not None:

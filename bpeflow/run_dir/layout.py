@@ -1,6 +1,6 @@
 """The run folder: the names of all its files, and what is in it.
 
-runs/owt/
+runs/mine/
   run.json                   the report of the finished run (`run_dir.run_files`)
   counts.npz                 its pre-token counts
   vocab.json, merges.txt, …  its tokenizer

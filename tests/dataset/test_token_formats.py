@@ -15,7 +15,7 @@ from token_corpora import EOT, make_tokenizer, token_set
 
 from bpeflow.dataset import megatron
 from bpeflow.dataset.decode import decode_file
-from bpeflow.dataset.encode import encode_documents
+from bpeflow.dataset.encode import encode_documents, encode_file
 from bpeflow.dataset.token_file import load_document_offsets, load_tokens, open_token_file
 from bpeflow.dataset.token_set import TokenSet
 from bpeflow.dataset.token_writer import new_token_set
@@ -101,6 +101,17 @@ def test_megatron_reads_its_format(
     assert load_document_offsets(path).tolist() == offsets.tolist()
     assert load_document_offsets(path).dtype == np.uint64
     assert load_tokens(path).tolist() == [i for document in documents for i in document]
+
+
+def test_each_document_for_megatron_ends_with_an_end_token(tmp_path: Path) -> None:
+    texts = [f"hello{EOT}there{EOT}\n", f"{EOT}a{EOT} \n\n", "b", f"c{EOT}", "\n"]
+    paths = [tmp_path / f"{number}.txt" for number in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text, encoding="utf-8")
+    tokenizer = make_tokenizer()
+    encode_file(tokenizer, paths, tmp_path / "a.bin", format="megatron")
+    documents = [tokenizer.decode(ids) for ids in read_as_megatron(tmp_path / "a")[1]]
+    assert documents == [text + EOT for text in ("hello", "there", "\n", "", "a", " \n\n", "b", "c", "\n")]
 
 
 def test_a_corpus_for_megatron(tmp_path: Path) -> None:

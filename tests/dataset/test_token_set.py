@@ -125,7 +125,7 @@ def files_in(folder: Path) -> dict[str, bytes]:
 def test_chunks_threads_and_forms_of_the_corpus_do_not_matter(pattern: str, tmp_path: Path) -> None:
     tokenizer = make_tokenizer(pattern)
     texts = [f"hello there {number} " * (number % 7) + "hé\n" * (number % 3) for number in range(24)]
-    (tmp_path / "a.txt").write_text("".join(text + EOT for text in texts) + " \n \n ", encoding="utf-8")
+    (tmp_path / "a.txt").write_text("".join(text + EOT for text in texts), encoding="utf-8")
     (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
     options: dict[str, Any] = {"index": True, "shard_tokens": 1e2, "val_fraction": 0.2, "seed": 3}
     written = []

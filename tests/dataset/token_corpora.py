@@ -69,18 +69,14 @@ def expected(
     owes_end = False
     for content in contents:
         *closed, rest = content.split(separator.encode()) if separator else [content]
-        has_separator = False
         for text, is_closed in [*((text, True) for text in closed), *([(rest, False)] if rest else [])]:
             if policy == "skip" and not is_utf8(text):
                 continue
             ids = tokenizer.encode(text.decode(errors="replace"), allowed_special=() if as_text else "all")
-            if not is_closed and text.isspace() and has_separator:
-                documents[-1] += ids
-                continue
             if owes_end:
                 documents[-1] += end
             documents.append(ids + end * is_closed)
-            owes_end, has_separator = not is_closed, has_separator or is_closed
+            owes_end = not is_closed
     if owes_end and end_token:
         documents[-1] += end
     return documents

@@ -85,5 +85,5 @@ def test_the_python_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     page = Path(__file__).parents[2] / "docs" / "formats.md"
     [script] = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
     monkeypatch.chdir(tmp_path)
-    Tokenizer.train(iter(["the cats sat on the mat " * 9]), 280).save("runs/owt")
+    Tokenizer.train(iter(["the cats sat on the mat " * 9]), 280).save("runs/mine")
     exec(script, {})
