@@ -128,6 +128,7 @@ class Pretokenizer:
             matches: list[str] = TimeLimit(self.regex, text).run(self.compiled.findall, text)
             if sum(map(len, matches)) == len(text):  # as is usual, and takes half the time
                 return list(filter(None, matches)), []
+            self._returns_matches = False  # a pattern that leaves gaps usually does so again
         pieces, unmatched = self._split_spans(text)
         if unmatched and self.unmatched == "error":
             raise UnmatchedTextError(self.describe(show_unmatched(text, *unmatched[0])))
@@ -185,7 +186,7 @@ class Pretokenizer:
 
     @cached_property
     def _returns_matches(self) -> bool:
-        """Whether `findall` returns the matches: not several expressions, groups, or from the end, with ``(?r)``."""
+        """Whether `findall` returns the pre-tokens: not for several expressions, groups, or ``(?r)``, from the end."""
         import regex
 
         return not self._steps and not self.compiled.groups and not self.compiled.flags & regex.REVERSE
