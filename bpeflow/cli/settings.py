@@ -11,8 +11,8 @@ from pydantic import BaseModel
 
 from bpeflow.cli.parser import Parser, add_quiet_flag
 from bpeflow.cli.wording import SETTING
-from bpeflow.config import CorpusSettings, Settings, all_settings, load_values, override
-from bpeflow.config.reading import parse_yaml, refuse_unknown
+from bpeflow.config import CorpusSettings, Settings, all_settings, override
+from bpeflow.config.reading import parse_yaml, read_config, refuse_unknown
 from bpeflow.errors import ConfigError
 
 #: The group of settings that describe a corpus, which commands other than train take from its config, too.
@@ -116,10 +116,10 @@ def corpus_of(
 ) -> dict[str, Any]:
     """Return the settings that flags give, over those of ``--config``: its corpus, engine, and what train has not.
 
-    Other settings of train are ignored, so that a training config can be used. ``--input`` replaces all sources of the
-    config. The value of `inputs` may have sources as mappings. Raises `UnknownSettingError`.
+    Other settings of train and of encode are ignored, so that one config serves all commands. ``--input`` replaces all
+    sources of the config. The value of `inputs` may have sources as mappings. Raises `UnknownSettingError`.
     """
-    config = load_values(options.config)
+    config = read_config(options.config)
     refuse_unknown(config, (model, Settings), str(options.config))
     ignored = Settings.model_fields.keys() - CorpusSettings.model_fields.keys() - {"engine"}
     values = {key: config[key] for key in config if key in model.model_fields.keys() - ignored}

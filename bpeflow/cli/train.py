@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bpeflow.cli.parser import Parser
+from bpeflow.cli.progress import set_up_logging
 from bpeflow.cli.settings import add_run_flags, settings_of
 from bpeflow.config import load_values
 from bpeflow.errors import ConfigError
@@ -34,6 +35,7 @@ def train_parser() -> Parser:
 def run_train(options: Namespace) -> None:
     """Train as the flags and the config say."""
     flags = settings_of(options)
+    set_up_logging(options.quiet)
     values = load_values(options.config, flags)
     from bpeflow.cli.training import run_training
     from bpeflow.run_dir.resume import counts_to_resume, make_run_settings

@@ -63,11 +63,11 @@ class Wording:
     def _is_in_config(self, key: str) -> bool:
         if self._config is None:
             return False
-        from bpeflow.config import load_values  # with its dependencies, which this command has imported
+        from bpeflow.config.reading import read_config  # with its dependencies, which this command has imported
 
         values: Mapping[str, Any] = {}
         with suppress(ConfigError):  # it may be what the message is about
-            values = load_values(self._config)
+            values = read_config(self._config)
         section, _, name = key.rpartition(".")
         return name in ((values.get(section) or {}) if section else values)
 

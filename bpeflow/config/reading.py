@@ -5,6 +5,7 @@ A validation error of pydantic becomes a line with the key, its description and 
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from bpeflow._util.text import close_matches, one_line, short_repr
 from bpeflow.config.fields import Section, all_settings
 from bpeflow.config.sections import EngineSettings, MonitorSettings, OutputSettings
+from bpeflow.config.settings import Settings
 from bpeflow.errors import ConfigError, ConfigNotFoundError, SettingsError, UnknownSettingError
 
 SettingsType = TypeVar("SettingsType", bound=BaseModel)
@@ -36,6 +38,8 @@ _MAX_CHARACTERS = 1 << 20
 
 #: Limit on the depth of lists and mappings in it, which the parser takes quadratic time for.
 _MAX_DEPTH = 100
+
+log = logging.getLogger(__name__)
 
 
 def make_settings(
@@ -65,9 +69,19 @@ def make_settings(
 
 
 def load_values(path: Path | None, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Read a YAML config, and override its values as `override` does. Raises `ConfigError` if the file is no config."""
-    values = override({}, {} if path is None else read_yaml(path))  # a config may have dotted keys, too
-    return override(values, overrides or {})
+    """Read the settings of a training from a YAML config, and override them as `override` does.
+
+    Settings that only encode has are left out, and named in a message. Raises `ConfigError` if the file is no config.
+    """
+    values = read_config(path)
+    if ignored := [key for key in values if key not in Settings.model_fields and _command_with(key)]:
+        log.info("%s: settings of encode are ignored: %s", path, ", ".join(ignored))
+    return override({key: value for key, value in values.items() if key not in ignored}, overrides or {})
+
+
+def read_config(path: Path | None) -> dict[str, Any]:
+    """Return the values of a YAML config for any command; its keys may be dotted. Raises `ConfigError`."""
+    return override({}, {} if path is None else read_yaml(path))
 
 
 def replace(values: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,8 +91,8 @@ def replace(values: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, A
 
 
 def refuse_unknown(values: Mapping[str, Any], models: Sequence[type[BaseModel]], where: str) -> None:
-    """Raise `UnknownSettingError` for the keys of a config, `where`, that none of the models has as a field."""
-    unknown = [key for key in values if not any(key in model.model_fields for model in models)]
+    """Raise `UnknownSettingError` for the keys of a config, `where`, that no command has, with the models' nearest."""
+    unknown = [key for key in values if not _command_with(key)]
     if unknown:
         lines = [one_line(f"{where}: unknown setting {key}{_nearest(models, key)}") for key in unknown]
         raise UnknownSettingError("\n".join(lines))
@@ -124,7 +138,10 @@ def _nearest(models: Sequence[type[BaseModel]], key: str) -> str:
     known = {name.rpartition(".")[2]: name for name in reversed(names)} | {name: name for name in (*_SECTIONS, *names)}
     workers = "num_counter" if "num_counter" in names else "num_threads"
     known |= {"sources.share": "sources.weight", "num_workers": workers, "num_processes": workers}
-    known |= {flag.lstrip("-"): setting.key for setting in settings for flag in setting.flags or ()}
+    flags = {flag.lstrip("-"): setting.key for setting in settings for flag in setting.flags or ()}
+    if key not in flags and (command := _command_with(key)):
+        return f" (a setting of {command})"
+    known |= flags
     close = close_matches(_without_indices(key), known)
     if close and known[close[0]] != key:
         section, name = key.rpartition(".")[0], known[close[0]]
@@ -132,6 +149,15 @@ def _nearest(models: Sequence[type[BaseModel]], key: str) -> str:
             name = f"{section}.{name.removeprefix(prefix)}"  # with its index
         return f" (did you mean {name}?)"
     return " (`bpeflow config` lists all settings)"
+
+
+def _command_with(key: str) -> str:
+    """Return the command that has a setting, train or encode, or an empty string."""
+    from bpeflow.config.encoding import EncodeSettings  # which a training does without
+
+    return next(
+        (name for name, model in (("train", Settings), ("encode", EncodeSettings)) if key in model.model_fields), ""
+    )
 
 
 def _meaning(model: type[BaseModel], key: str) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bpeflow._util.text import format_size, short_repr
 from bpeflow.corpus.files import InputFile, SampledFiles
@@ -18,10 +18,18 @@ from bpeflow.errors import ConfigError, CorpusError, InputTypeError
 if TYPE_CHECKING:
     from bpeflow.config import CorpusSettings  # pydantic, which workers do without
 
+    AnyCorpusSettings = TypeVar("AnyCorpusSettings", bound=CorpusSettings)
+
 log = logging.getLogger(__name__)
 
 #: The name of an iterable wherever a file would have its own.
 DOCUMENTS = "<documents>"
+
+
+#: Settings that divide a corpus, each with its default, and a size below which it may make at most `_MOST_PIECES`.
+#: More pieces take minutes to days: a unit was forgotten.
+_SIZES = {"chunk_size": (64_000, "8mb"), "segment_size": (64_000_000, "8gb")}
+_MOST_PIECES = 10_000
 
 
 #: What a corpus consists of.
@@ -66,6 +74,27 @@ class Corpus:
         files = (file for entry in self.entries for file in entry.files if file.location != "iterable")
         counts = Counter(file.source for file in files)
         return [counts[number] for number in range(len(self.sources))]
+
+    def check_sizes(self, **sizes: int | None) -> None:
+        """Raise `ConfigError` if the value of a setting in `_SIZES` divides the corpus into far too many pieces."""
+        for name, size in sizes.items():
+            small, default = _SIZES[name]
+            if size and size < small and self.known_bytes > size * _MOST_PIECES:
+                pieces = f"{format_size(self.known_bytes)} into {-(-self.known_bytes // size):,} pieces"
+                raise ConfigError(
+                    f"{name}: {format_size(size)} would divide {pieces}, which takes very long; give a size with a "
+                    f"unit, such as {default}"
+                )
+
+
+def without_weights(settings: AnyCorpusSettings) -> AnyCorpusSettings:
+    """Return the settings with each document counting once. Weights are for training; a message names ignored ones."""
+    weighted = [f"{source.name} ({source.weight})" for source in settings.sources if source.weight != 1]
+    if not weighted:
+        return settings
+    log.info("weights are ignored, as each document counts once: %s", ", ".join(weighted))
+    sources = tuple(source.model_copy(update={"weight": 1}) for source in settings.sources)
+    return settings.model_copy(update={"sources": sources})
 
 
 def find_corpus(settings: CorpusSettings, documents: Iterable[Any] | None = None, in_order: bool = False) -> Corpus:

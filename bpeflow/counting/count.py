@@ -117,6 +117,7 @@ class CorpusCounter:
         if (folder := settings.scratch_dir) and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
             raise ConfigError(f"scratch_dir: {folder} is not a writable folder")
         self.corpus: Corpus = find_corpus(settings, documents)
+        self.corpus.check_sizes(chunk_size=settings.chunk_size, segment_size=settings.segment_size)
         self.rules = TextRules.of(settings, self.corpus.sources)
         if reason := why_regex(self.rules.pretokenizer):
             log.info("pre-tokenizing with the regex module, which is slow: %s", reason)

@@ -17,7 +17,14 @@ from bpeflow._util.text import as_path, format_count, format_size
 from bpeflow.config import make_settings
 from bpeflow.config.encoding import EncodeSettings
 from bpeflow.corpus.documents import Delimiters, DocumentStatistics
-from bpeflow.corpus.sources import Corpus, check_iterable, check_unchanged, find_corpus, split_off_documents
+from bpeflow.corpus.sources import (
+    Corpus,
+    check_iterable,
+    check_unchanged,
+    find_corpus,
+    split_off_documents,
+    without_weights,
+)
 from bpeflow.corpus.text_rules import Source, TextRules
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.dataset.corpus_encoder import BEGIN, ChunkEncoder, ChunkJoiner, CorpusEncoder, Place
@@ -126,6 +133,7 @@ def encode_file(
     layout, dtype = choose_layout(settings.format, path), choose_dtype(settings.dtype, tokenizer.vocab_size)
     tokens = TokenSet(path, layout, dtype, settings)
     corpus = find_corpus(settings, documents, in_order=True)
+    corpus.check_sizes(chunk_size=settings.chunk_size)
     rules = _text_rules(tokenizer, settings, corpus.sources)
     end = _choose_end_token(tokenizer, settings.end_token, rules.delimiters.separator)
     work = CorpusEncoder(
@@ -332,17 +340,17 @@ def _finished(work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any]) -
 
 def _each_document_once(settings: EncodeSettings) -> EncodeSettings:
     """Return the settings without what only makes a mixture for training, and say what is ignored."""
+    settings = without_weights(settings)
     sources = settings.sources
-    weighted = [f"{source.name} ({source.weight})" for source in sources if source.weight != 1]
     sampled = [f"{source.name} ({format_size(source.max_bytes)})" for source in sources if source.max_bytes is not None]
-    if weighted:
-        log.info("weights are ignored, as a token file has each document once: %s", ", ".join(weighted))
     if sampled and settings.sampled:
         log.info("only random samples of these sources are encoded: %s", ", ".join(sampled))
     elif sampled:
         log.info("max_bytes is ignored: whole sources are encoded (--sampled for the samples): %s", ", ".join(sampled))
-    changes: dict[str, Any] = {"weight": 1} if settings.sampled else {"weight": 1, "max_bytes": None}
-    return settings.model_copy(update={"sources": tuple(source.model_copy(update=changes) for source in sources)})
+    if settings.sampled:
+        return settings
+    whole = tuple(source.model_copy(update={"max_bytes": None}) for source in sources)
+    return settings.model_copy(update={"sources": whole})
 
 
 def _text_rules(tokenizer: Tokenizer, settings: EncodeSettings, sources: Sequence[Source]) -> TextRules:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import astuple, replace
@@ -18,13 +19,12 @@ from numpy.typing import NDArray
 
 from bpeflow._util.text import as_path, short_names
 from bpeflow.config import CorpusSettings, CountSettings, SourceSettings, make_settings
-from bpeflow.config.sections import whole_weights
 from bpeflow.config.settings import UNNAMED_SOURCE
 from bpeflow.corpus.documents import Chunk
 from bpeflow.corpus.files import STDIN, standard_input
 from bpeflow.corpus.open_chunk import open_chunk
 from bpeflow.corpus.reader import CorpusReader
-from bpeflow.corpus.sources import DOCUMENTS, split_off_documents
+from bpeflow.corpus.sources import DOCUMENTS, split_off_documents, without_weights
 from bpeflow.counting.budget import longest_text
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.dataset.corpus_encoder import ChunkEncoder
@@ -71,9 +71,9 @@ def evaluate(
             is named by the last part of the path, or by more parts if two paths end alike.
         inputs: the corpora. Each is a file, folder, glob, ``@list`` of these, ``-`` for standard input or a URL, and is
             named like tokenizers. Or it is a mapping as in the setting `sources`: `paths`, and optionally `name`,
-            `exclude`, `weight`, `max_bytes` (for a random sample), `seed`, `format`, `text_field` and `text_column`. Or
-            `inputs` is an iterable of documents, which make up one corpus; they are kept in memory, because they are
-            read several times. If the documents are a list of `str`, pass `iter(documents)`.
+            `exclude`, `max_bytes` (for a random sample), `seed`, `format`, `text_field` and `text_column`. Or `inputs`
+            is an iterable of documents, which make up one corpus; they are kept in memory, because they are read
+            several times. If the documents are a list of `str`, pass `iter(documents)`.
         baseline: the tokenizer to compare with: the name or path of one of them, or the path of another one. By default
             the first of several.
         progress: show progress on standard error, or in the notebook.
@@ -83,7 +83,7 @@ def evaluate(
             special token of each tokenizer that ends documents (`Tokenizer.eot_token`).
 
     Returns:
-        The results for each corpus and, if there are several, for all of them together, each multiplied by its weight.
+        The results for each corpus and, if there are several, for all of them together. Weights are ignored.
 
     Raises:
         ConfigError: there are no tokenizers or no inputs, or an option is invalid.
@@ -113,9 +113,8 @@ def evaluate(
         for name, tokenizer in loaded.items()
     ]
     if len(sources) > 1:
-        weights, _ = whole_weights(source.weight for source in sources)
         for name, tokenizer in loaded.items():
-            rows.append(_evaluation(tokenizer, name, None, [measures[name] for measures in measured], weights))
+            rows.append(_evaluation(tokenizer, name, None, [measures[name] for measures in measured]))
     if base is not None:
         to_compare = {row.corpus: row for row in rows if row.tokenizer == base}
         rows = [row.relative_to(to_compare[row.corpus]) for row in rows]
@@ -135,6 +134,9 @@ def _load(
     else:
         one = isinstance(tokenizers, AnyTokenizer) or not isinstance(tokenizers, Iterable)
         listed: list[Any] = [tokenizers] if one else list(cast(Iterable[Any], tokenizers))
+        for path, count in Counter(str(entry) for entry in listed if isinstance(entry, str | Path)).items():
+            if count > 1:
+                log.warning("%s is given more than once, and measured once", path)
         given = {
             str(Path(entry)) if isinstance(entry, str | Path) else f"tokenizer {number}": entry
             for number, entry in enumerate(listed, 1)
@@ -179,7 +181,7 @@ def _sources(values: Mapping[str, Any]) -> tuple[SourceSettings, ...]:
             sources.append({"name": name, "paths": str(entry)})
         else:
             log.warning("%s is named more than once, and read once", entry)
-    return make_settings(CorpusSettings, {**values, "input": sources}).sources
+    return without_weights(make_settings(CorpusSettings, {**values, "input": sources})).sources
 
 
 def _rereadable(source: SourceSettings, copies: ExitStack) -> SourceSettings:
@@ -224,10 +226,7 @@ def _counters(
 
     chosen = {}
     for name, tokenizer in tokenizers.items():
-        values = {**options, "sources": (source.model_copy(update={"weight": 1}),)}
-        if values.get("separator") is None:
-            values["separator"] = next(iter(tokenizer.special_tokens), None)
-        settings = count_settings(tokenizer, values)
+        settings = count_settings(tokenizer, {**options, "sources": (source,)})
         words = settings.model_copy(update={"pattern": _WORD, "unmatched": "drop", "normalizer": ()})
         chosen[name] = _Counters(counter(settings), counter(words, seen=True))
     return chosen
@@ -302,22 +301,20 @@ def _check_text(sources: Sequence[SourceSettings], measured: Sequence[Mapping[st
         log.warning("no text in %s", ", ".join(empty))
 
 
-def _evaluation(
-    tokenizer: Tokenizer, name: str, corpus: str | None, measures: Sequence[_Measure], weights: Sequence[int] = (1,)
-) -> Evaluation:
-    """Return the results on corpora together, each multiplied by its weight."""
+def _evaluation(tokenizer: Tokenizer, name: str, corpus: str | None, measures: Sequence[_Measure]) -> Evaluation:
+    """Return the results on corpora together."""
     texts, counted, seconds = zip(*measures, strict=True)
-    occurrences = np.dot(weights, counted)
+    occurrences = np.sum(counted, axis=0)
     specials = set(tokenizer.special_tokens.values())
     tokens = enumerate(tokenizer.vocab.tokens)
     single = [i for i, token in tokens if len(token) == 1 and i not in specials]
     return Evaluation(
         tokenizer=name,
         corpus=corpus,
-        text=CorpusText(*np.dot(weights, [astuple(text) for text in texts]).tolist()),
+        text=CorpusText(*np.sum([astuple(text) for text in texts], axis=0).tolist()),
         tokens=int(occurrences.sum()),
         single_byte_tokens=int(occurrences[single].sum()),
         used_tokens=int(np.count_nonzero(occurrences)),
         vocab_size=tokenizer.vocab_size,
-        seconds=float(np.dot(weights, seconds)),
+        seconds=sum(seconds),
     )

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow.config import CountSettings, make_settings
+from bpeflow.corpus.sources import without_weights
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.look.vocabulary import VocabToken, merged_alone, text_tokens
@@ -126,7 +127,8 @@ def count_pretokens(
     sources = [entry for entry in inputs if not isinstance(entry, str)]
     corpus = {"sources": [*sources, *({"paths": path} for path in inputs if isinstance(path, str))]} if sources else {}
     values = {**options, **(corpus or {"input": list(inputs)})}
-    return CorpusCounter(count_settings(tokenizer, values), learns=False).count(observer or Observer()).counts
+    settings = without_weights(count_settings(tokenizer, values))
+    return CorpusCounter(settings, learns=False).count(observer or Observer()).counts
 
 
 def count_settings(tokenizer: Tokenizer, values: Mapping[str, Any]) -> CountSettings:

@@ -354,6 +354,25 @@ def test_a_config_may_have_the_settings_of_encode_and_train(run: Path, corpus: P
     assert main([*flags, "--config", str(config)]) == 2
 
 
+@pytest.mark.parametrize("command", ["train", "evaluate", "inspect", "diff"])
+def test_other_commands_ignore_the_settings_of_encode(
+    run: Path, corpus: Path, tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So one config serves all commands."""
+    config, out_dir = tmp_path / "config.yaml", tmp_path / "new"
+    config.write_text(f"input: {corpus}\nvocab_size: 300\nval_fraction: 0.1\nshard_tokens: 1m\nend_token: x\n")
+    flags = {
+        "train": ["--out_dir", out_dir], "evaluate": ["--tokenizer", run], "inspect": [run],
+        "diff": [run, save_tokenizer(tmp_path / "other")],
+    }  # fmt: skip
+    assert main([command, *map(str, flags[command]), "--config", str(config)]) == 0
+    line = f"INFO: {config}: settings of encode are ignored: val_fraction, shard_tokens, end_token\n"
+    assert (line in capsys.readouterr().err) == (command == "train")
+    if command == "train":
+        assert main([command, *map(str, flags[command]), "--config", str(config), "--set", "shard_tokens=5"]) == 2
+        assert "unknown setting shard_tokens (a setting of encode)" in capsys.readouterr().err
+
+
 def test_ids_go_to_standard_output(
     run: Path, corpus: Path, out: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:

@@ -213,7 +213,7 @@ def test_inspect_takes_the_corpus_of_a_config(
 ) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(f"sources:\n  - paths: {corpus}\n    weight: 2\n")
-    assert "12 pre-tokens" in output(capsys, "inspect", tokenizer, "--config", str(config), "--quiet")
+    assert "6 pre-tokens" in output(capsys, "inspect", tokenizer, "--config", str(config), "--quiet")
 
 
 # ---- diff ----

@@ -134,6 +134,7 @@ def test_settings_are_frozen() -> None:
         ),
         ({"vocab_size": True}, "vocab_size: need a whole number such as 32000, 32k or 1m, found True"),
         ({"monitor": 5}, "monitor: need lines of the form `key: value` below it, found 5"),
+        ({"shard_tokens": 1}, r"unknown setting shard_tokens \(a setting of encode\)"),
         ({"zzz": 1}, r"unknown setting zzz \(`bpeflow config` lists all settings\)"),
         ({"vocab_size": 256}, "vocab_size 256 is too small: 256 bytes and 1 special token"),
         ({"vocab_size": 100}, "vocab_size: must be at least 256, found 100"),

@@ -91,7 +91,7 @@ def test_lines_that_are_not_utf8_are_replaced_or_skipped(
         bpeflow.count(path)
 
 
-@pytest.mark.parametrize("options", [{}, {"chunk_size": 1}, {"executor": "processes", "num_counter": 2}])
+@pytest.mark.parametrize("options", [{}, {"chunk_size": 12}, {"executor": "processes", "num_counter": 2}])
 def test_bad_records_are_left_out_counted_and_reported(
     tmp_path: Path, options: dict[str, object], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -51,6 +51,23 @@ def mixed(tmp_path: Path, documents: list[str], **options: object) -> CorpusCoun
     return count(sources, **options)
 
 
+@pytest.mark.parametrize("setting", ["chunk_size", "segment_size"])
+def test_a_size_without_its_unit_is_refused(setting: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """8 for 8mb would take minutes for megabytes. In a corpus of a few kilobytes, small pieces are fine."""
+    path, tokenizer = tmp_path / "a.txt", bpeflow.Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
+    train = ["--input", str(path), "--vocab_size", "257", "--out_dir", str(tmp_path / "run"), f"--{setting}=8"]
+    path.write_bytes(b"a" * 80_001)
+    assert main(train) == 2
+    message = "8 bytes would divide 80.0 kB into 10,001 pieces, which takes very long; give a size with a unit"
+    assert capsys.readouterr().err.startswith(f"bpeflow: --{setting}: {message}, such as 8")
+    assert not (tmp_path / "run").exists()
+    if setting == "chunk_size":
+        with pytest.raises(ConfigError, match=message):
+            tokenizer.encode_file(path, tmp_path / "a.bin", chunk_size=8)
+    path.write_bytes(b"a" * 2_000)
+    assert main(train) == 0
+
+
 @pytest.mark.usefixtures("scanner")
 @pytest.mark.parametrize(
     "options",

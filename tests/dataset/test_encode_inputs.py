@@ -134,7 +134,7 @@ def test_sources_of_a_training_are_encoded_whole_and_once(
     assert text_of(tokenizer, out) == "a|b|c|d"
     assert json.loads(sidecar_path(out).read_text(encoding="utf-8"))["samples"] == {}
     assert caplog.messages == [
-        "weights are ignored, as a token file has each document once: letters (3)",
+        "weights are ignored, as each document counts once: letters (3)",
         "max_bytes is ignored: whole sources are encoded (--sampled for the samples): letters (2 bytes)",
     ]
 

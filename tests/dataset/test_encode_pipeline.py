@@ -60,8 +60,8 @@ def test_a_slow_encoder_holds_the_others_back(pattern: str, tmp_path: Path, monk
         return encode_chunk(self, chunk, buffer)
 
     monkeypatch.setattr(ChunkEncoder, "encode", slow_at_first)  # in threads; processes have the long document
-    first = b"hello" * (120_000 if pattern == CUSTOM else 10)
-    [path] = write_files(tmp_path, [first + EOT.encode() + (b"hello" + EOT.encode()) * 200])
+    first = b"hello" * (120_000 if pattern == CUSTOM else 12)
+    [path] = write_files(tmp_path, [first + EOT.encode() + (b"hello" * 12 + EOT.encode()) * 200])
     arrived: list[int] = []
     another_arrived = threading.Event()
 
@@ -73,7 +73,7 @@ def test_a_slow_encoder_holds_the_others_back(pattern: str, tmp_path: Path, monk
         return in_order((note(number(chunk)) or chunk for chunk in chunks), number)  # type: ignore[func-returns-value]
 
     monkeypatch.setattr(corpus_encoder, "in_order", spy)
-    encode_file(make_tokenizer(pattern), path, tmp_path / "train.bin", num_threads=2, chunk_size=1)
+    encode_file(make_tokenizer(pattern), path, tmp_path / "train.bin", num_threads=2, chunk_size=70)  # one document
     assert len(arrived) > 200
     assert 0 < arrived.index(0) <= 2 * 3
 

@@ -95,12 +95,12 @@ def test_the_metrics_are_those_of_the_documents(
         return
     rows = {(row.corpus, row.tokenizer): row for row in report}
     for name, tokenizer in TOKENIZERS.items():
-        ends = separator if separator is not None else next(iter(tokenizer.special_tokens))
+        ends = separator if separator is not None else EOT
         everything: list[str] = []
         for number, contents in enumerate(corpora):
             documents = [document for content in contents for document in split(content, ends)]
             assert metrics(rows[f"n{number}", name]) == oracle(tokenizer, documents)
-            everything += documents * weights[number]
+            everything += documents
         whole = rows[None if len(corpora) > 1 else "n0", name]
         if len(corpora) > 1:
             assert metrics(whole) == oracle(tokenizer, everything)
@@ -152,6 +152,16 @@ def test_standard_input_is_read_for_all_tokenizers(
     tokenizers = {"first": make_tokenizer(), "other": other}
     report = evaluate(tokenizers, "-", input_format=input_format, text_field="a.b")
     assert [metrics(row) for row in report] == [oracle(tokenizer, DOCUMENTS) for tokenizer in tokenizers.values()]
+
+
+def test_weights_are_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """All corpora together are the text that there is, and not what training would count for it."""
+    paths = write_files(tmp_path, [b"hello there", b"hello" + EOT.encode() + b"123"])
+    sources = [{"name": name, "paths": path, "weight": 1.5} for name, path in zip("ab", paths, strict=True)]
+    with caplog.at_level("INFO"):
+        *_, together = evaluate(make_tokenizer(), sources)
+    assert metrics(together) == oracle(make_tokenizer(), ["hello there", "hello", "123"])
+    assert caplog.messages == ["weights are ignored, as each document counts once: a (1.5), b (1.5)"]
 
 
 def test_a_source_can_be_sampled(tmp_path: Path) -> None:
@@ -257,6 +267,12 @@ def test_an_input_that_is_named_twice_is_evaluated_once(tmp_path: Path, caplog: 
     [path] = write_files(tmp_path, [b"hello"])
     assert len([*evaluate(make_tokenizer(), [path, path])]) == 1
     assert f"{path} is named more than once, and read once" in caplog.messages
+
+
+def test_a_tokenizer_that_is_given_twice_is_measured_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    make_tokenizer().save(tmp_path / "mine")
+    assert len([*evaluate([tmp_path / "mine", str(tmp_path / "mine")], iter(["hello"]))]) == 1
+    assert caplog.messages == [f"{tmp_path / 'mine'} is given more than once, and measured once"]
 
 
 @pytest.mark.parametrize(

@@ -46,11 +46,15 @@ def test_occurrences_are_those_of_encode(trained: Tokenizer, options: dict[str, 
     assert {token.id for token in figures.used} | {token.id for token in figures.unused} == set(range(290)) - {256}
 
 
-def test_sources_of_a_config_are_counted(trained: Tokenizer, tmp_path: Path) -> None:
+def test_sources_of_a_config_are_counted_once(
+    trained: Tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     for name in "ab":
         (tmp_path / name).write_text("low")
-    inputs = [str(tmp_path / "a"), {"paths": str(tmp_path / "b"), "weight": 2}]
-    assert dict(count_pretokens(trained, inputs)) == {b"low": 3}
+    inputs = [str(tmp_path / "a"), {"paths": str(tmp_path / "b"), "weight": 0.5, "name": "b"}]
+    with caplog.at_level("INFO"):
+        assert dict(count_pretokens(trained, inputs)) == {b"low": 2}
+    assert caplog.messages == ["weights are ignored, as each document counts once: b (0.5)"]
 
 
 def prefix_of(tokenizer: Tokenizer, merges: int) -> Tokenizer:
