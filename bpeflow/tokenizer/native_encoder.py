@@ -269,8 +269,6 @@ class NativeEncoder:
 
     def _encode_in_pieces(self, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]) -> EncodedTexts:
         """Encode texts that are split here: at special tokens, and, with a pattern not compiled, into pre-tokens."""
-        # A normalizer may make special tokens of other text. Without one, native code finds the special ones again.
-        found = NO_SPECIAL_TOKENS if self._spec.normalizer else specials
         pieces: list[bytes] = []
         inserted: dict[int, int] = {}  # special ids, by the index of an empty piece
         text_ends: list[int] = []  # in pieces
@@ -279,8 +277,6 @@ class NativeEncoder:
                 for piece, special_id in specials.split(text):
                     if special_id is None:
                         pieces += self._pieces(piece)
-                    elif found:
-                        pieces.append(piece)
                     else:
                         inserted[len(pieces)] = special_id
                         pieces.append(b"")
@@ -288,13 +284,12 @@ class NativeEncoder:
                 raise invalid_utf8_error(text) from None
             text_ends.append(len(pieces))
         ends = np.fromiter(accumulate(map(len, pieces)), np.int64, len(pieces))
-        ids, piece_ends = self._encode_packed(b"".join(pieces), ends, found, dtype, self._pattern)
+        # A normalizer may make special tokens of other text.
+        ids, piece_ends = self._encode_packed(b"".join(pieces), ends, NO_SPECIAL_TOKENS, dtype, self._pattern)
         if inserted:
             empty = np.array([*inserted])
             ids = np.insert(ids, piece_ends[empty], np.array([*inserted.values()], dtype))
             piece_ends += np.searchsorted(empty, np.arange(len(pieces)), side="right")
-        if len(texts) == 1:  # without the arrays below, whose cost a short text would notice
-            return ids, np.array([len(ids)], np.int64)
         return ids, np.concatenate([[0], piece_ends])[text_ends]
 
     def _pieces(self, text: bytes) -> Iterable[bytes]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal
 
-from bpeflow._util.literals import Literals, special_bytes
+from bpeflow._util.delimiters import Literals, special_bytes
 from bpeflow._util.text import suggestion
 from bpeflow.errors import InputTypeError, SpecialTokenError
 from bpeflow.pretokenize.patterns import Utf8

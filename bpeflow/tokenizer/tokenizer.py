@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 import bpeflow
+from bpeflow._util.delimiters import end_of_document
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, as_path, unknown_name
 from bpeflow.errors import (
     ConfigError,
@@ -56,7 +57,7 @@ from bpeflow.tokenizer.validate import (
     validate_dtype,
     validate_ids,
 )
-from bpeflow.vocab import Merge, Vocab, end_of_document
+from bpeflow.vocab import Merge, Vocab
 
 if TYPE_CHECKING:
     import tiktoken

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import small_spec, special_text
 
-from bpeflow._util.literals import Literals
+from bpeflow._util.delimiters import Literals
 from bpeflow.errors import ConfigError, InputTypeError, SpecialTokenError
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokenControl, SpecialTokens
 from bpeflow.tokenizer.tokenizer import Tokenizer

@@ -1,16 +1,32 @@
-"""`Literals`: finding byte strings, such as special tokens, in a text."""
+"""Delimiters, special tokens and separators: the roles of their names, and how a text is searched for them."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
-from itertools import groupby
+from itertools import chain, groupby
 from typing import NamedTuple
 
 from bpeflow._util.text import Utf8
 from bpeflow.errors import ConfigError, InputTypeError
+
+#: The special tokens of anything that reads a corpus or makes a vocabulary, by default.
+END_OF_DOCUMENT = ("<|endoftext|>",)
+
+#: The usual names of the special token that ends a text, in order of precedence.
+END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>")
+
+#: The usual names of the special token that begins a text, and of the one that fills rows of a matrix, by priority.
+BEGIN_OF_TEXT = ("<|begin_of_text|>", "<s>")
+PADDING = ("<|pad|>", "<pad>", "[PAD]")
+
+#: Special tokens that do not end a text.
+_OTHER_ROLES = {
+    *(*BEGIN_OF_TEXT, "<|startoftext|>", "<|im_start|>", "<bos>", "[CLS]"),
+    *(*PADDING, "<|unk|>", "<unk>", "[UNK]", "<|mask|>", "<mask>", "[MASK]"),
+}
 
 #: Bytes at the beginning of a string that `Literals` searches with a regular expression, a trie. More: larger
 #: expressions, nested up to this depth, which Python limits. Fewer: more positions where none begins are looked at.
@@ -39,6 +55,17 @@ def special_bytes(token: str) -> bytes:
         return token.encode()
     except UnicodeEncodeError as error:
         raise ConfigError(f"the special token {token!r} is not valid Unicode: {error.reason}") from None
+
+
+def end_of_document(special_tokens: Iterable[str]) -> str | None:
+    """Return the special token that ends documents unless the user gives one; None if there is none.
+
+    That is the first of `END_OF_TEXT` that there is. Otherwise it is the first special token, passing over those whose
+    names say that they begin or pad text, or stand for unknown or masked text, unless there are no others.
+    """
+    tokens = list(special_tokens)
+    named = (token for token in END_OF_TEXT if token in tokens)
+    return next(chain(named, (token for token in tokens if token not in _OTHER_ROLES), tokens), None)
 
 
 class Literals:
