@@ -71,7 +71,7 @@ def compiled_modules() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def cache_folder_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Compile patterns anew in each session, and leave nothing in the user's cache folder."""
+    """Compile patterns again in each session, and leave nothing in the user's cache folder."""
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
 
 

@@ -96,7 +96,7 @@ def test_the_tutorial_is_followed_to_the_end(
         assert main(shlex.split(line)[1:]) == 0
     printed = "".join(capsys.readouterr())
     *shown, loaded, encoded, losses = text_blocks("docs/tutorial.md")
-    monkeypatch.setenv("TRANSFORMERS_VERBOSITY", "error")  # it would remark that there is no PyTorch
+    monkeypatch.setenv("TRANSFORMERS_VERBOSITY", "error")  # it would warn that PyTorch is missing
     if find_spec("transformers"):
         assert run(load, tmp_path) == loaded
     assert loop == "python random_windows.py train.bin val.bin"

@@ -55,7 +55,7 @@ def run_one(options: argparse.Namespace) -> int:
 
 
 def run_all(options: argparse.Namespace) -> int:
-    """Run the benchmarks of `tables.TABLES` with each input by itself, and print their medians as Markdown."""
+    """Run the benchmarks of `tables.TABLES` with each input separately, and print their medians as Markdown."""
     parser, failed = make_parser(), False
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         tokenizer = options.tokenizer or _train_tokenizer(options.input[0], Path(folder), options.timeout)

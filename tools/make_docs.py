@@ -18,6 +18,18 @@ from bpeflow.cli.main import COMMANDS, GROUPS, load_command
 
 ROOT = Path(__file__).parents[1]
 
+#: Methods for bpeflow's own modules, which users do not need.
+_INTERNAL = {
+    "Evaluation": {"print_to", "relative_to"},
+    "EvaluationReport": {"print_to"},
+    "EncodedCorpus": {"describe"},
+    "Padding": {"of", "pad"},
+    "PretokenCounts": {"kept_in", "unload", "with_pattern", "with_cut", "dump"},
+    "Tokenizer": {"from_spec", "to_spec"},
+    "TrainResult": {"describe"},
+    "Vocab": {"from_merge_ids", "replaced", "annotated", "packed_merges", "packed", "reusable_ids"},
+}
+
 #: Sections of docstrings, and their headings on the page.
 _SECTIONS = {"Args": "Arguments", "Attributes": "Attributes", "Returns": "Returns", "Raises": "Raises"}
 
@@ -62,11 +74,13 @@ def _note(source: str) -> str:
 
 def api() -> str:
     """Return the reference of the public names."""
-    parts = [_note("the docstrings"), "# Python API\n\nEverything here is imported as `from bpeflow import …`.\n"]
+    parts = [_note("the docstrings"), "# Python API\n\nEverything here is imported as `from bpeflow import …`.\n\n"]
     first = ["Tokenizer", "train_bpe", "train", "count", "learn_merges", "evaluate"]
     first += ["load_tokens", "load_shards", "load_document_offsets"]
-    others = sorted({*bpeflow.__all__} - {*first, *errors.__all__, "__version__"})
-    for name in [*first, *others]:
+    names = first + sorted({*bpeflow.__all__} - {*first, *errors.__all__, "__version__"})
+    parts += (f"- [`{name}`](#{name.lower()}): {_first_sentence(getattr(bpeflow, name))}\n" for name in names)
+    parts.append("- [Exceptions](#exceptions)\n")
+    for name in names:
         value = getattr(bpeflow, name)
         parts += _entry(name, value, "##")
         if inspect.isclass(value):
@@ -87,12 +101,20 @@ def _members(value: type) -> Iterator[tuple[str, Any]]:
     """Yield the public methods and properties of a class that have a docstring, in the order of the source."""
     for name, member in vars(value).items():
         function = getattr(member, "__func__", member)
-        if not name.startswith("_") and isinstance(function, property | type(api)) and function.__doc__:
+        hidden = name.startswith("_") or name in _INTERNAL.get(value.__name__, ())
+        if not hidden and isinstance(function, property | type(api)) and function.__doc__:
             yield name, function
+
+
+def _first_sentence(value: Any) -> str:
+    return _markdown(inspect.cleandoc(value.__doc__)).partition("\n\n")[0].replace("\n", " ")
 
 
 def _entry(name: str, value: Any, level: str) -> Iterator[str]:
     yield f"\n{level} `{name}`\n\n"
+    if inspect.isfunction(value) and value.__name__ != name.rpartition(".")[2]:
+        yield f"The same as `{value.__name__}`.\n"
+        return
     if not isinstance(value, property):
         yield f"```text\n{name.rpartition('.')[2]}{_signature(value)}\n```\n\n"
     yield _markdown(inspect.cleandoc(str(value.__doc__))) + "\n"
@@ -126,8 +148,10 @@ def _value(default: object) -> str:
 
 
 def _markdown(docstring: str) -> str:
-    """Return a docstring as Markdown: sections as lists, examples as blocks of code."""
+    """Return a docstring as Markdown: sections as lists, examples as blocks of code, settings linked to their page."""
     docstring = re.sub(r"``([^`]+)``", r"`\1`", docstring)
+    docstring = docstring.replace("`bpeflow.config.encoding.EncodeSettings`", "[encoding](settings.md#encoding)")
+    docstring = re.sub(r"`bpeflow\.config\.(\w*Settings)`", r"[`\1`](settings.md)", docstring)
     lines: list[str] = []
     in_section = in_example = False
     for line in docstring.splitlines():

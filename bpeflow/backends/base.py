@@ -135,8 +135,8 @@ def lowest_count(task: MergeTask) -> int:
 def allowed_text(text: bytes, task: MergeTask) -> bool:
     """Return whether `max_words` and `colon_rule` allow a token.
 
-    They allow all parts of a token that they allow, which `lowest_count` needs. For words: decoding, which ignores what
-    is no part of a whole character, turns a part of the bytes into a part of the text. At the end of the part, the
+    They allow all parts of a token that they allow, which `lowest_count` needs. For words: decoding, which ignores
+    incomplete characters, turns a part of the bytes into a part of the text. At the end of the part, the
     bytes of a divided character are ignored. At its start, they are ignored one by one, as none of them can begin a
     character. From the next byte that can, both are decoded alike. A part of a text has no more words than the text.
     """

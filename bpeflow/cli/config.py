@@ -12,6 +12,8 @@ import yaml
 
 from bpeflow.cli.parser import Parser
 from bpeflow.config import Setting, Settings, SourceSettings, all_settings, load_values
+from bpeflow.config.encoding import EncodeSettings
+from bpeflow.config.settings import CorpusSettings
 
 _DESCRIPTION = """\
 Print every setting with its description, default and an example, as a commented YAML config.
@@ -83,11 +85,15 @@ def as_markdown() -> str:
     lines = [
         "# Settings",
         "",
-        "Written by `bpeflow config --markdown`. Each setting can be given in a YAML config, as a flag",
-        "(`--key value`; `sources` and settings in a section by `--set key=value`), as a keyword of",
-        "`bpeflow.Tokenizer.train` and of `bpeflow.train_bpe`, and in a mapping for `bpeflow.train`.",
+        "Each setting can be given in a YAML config, as a flag (`--key value`; `sources` and settings in a section by",
+        "`--set key=value`), as a keyword of `bpeflow.Tokenizer.train` and `bpeflow.train_bpe`, and in a mapping for",
+        "`bpeflow.train`. `bpeflow encode` and `Tokenizer.encode_file` take the settings of the corpus, `engine`, and",
+        "those under *Encoding*. `bpeflow config --markdown` prints this page.",
     ]
-    for group, settings in [*_by_group(), ("sources", list(all_settings(SourceSettings)))]:
+    corpus = {setting.key for setting in all_settings(CorpusSettings)}
+    encoding = [setting for setting in all_settings(EncodeSettings) if setting.group and setting.key not in corpus]
+    sources = list(all_settings(SourceSettings))
+    for group, settings in [*_by_group(), ("sources", sources), ("encoding", encoding)]:
         lines += ["", f"## {group[0].upper()}{group[1:]}", ""]
         lines += ["| setting | meaning | default | example |", "|---|---|---|---|"]
         for setting in settings:

@@ -85,6 +85,7 @@ class Parser(argparse.ArgumentParser):
         if argv and not argv[0].startswith("-") and all(argument.option_strings for argument in self.arguments):
             words = [*takewhile(lambda word: not word.startswith("-"), argv)]
             self._refuse_positional(words, argv)  # before flags that are missing
+        self._refuse_repeated(argv)
         options, rest = self.parse_known_intermixed_args(argv)  # an optional argument may follow flags
         for word in rest:
             if word.startswith("-"):
@@ -108,11 +109,28 @@ class Parser(argparse.ArgumentParser):
         message = re.sub(r"(--\w+)/-\w\b", r"\1", message)  # without the short name
         for expected in ("expected one argument", "expected at least one argument"):
             message = message.replace(expected, "needs a value (--flag=VALUE if that begins with a dash)")
-        raise ConfigError(f"{message} (see {self.prog} --help)")
+        is_positional = message.startswith("missing: ") and "--" not in message
+        raise ConfigError(f"{message} ({f'usage: {self.usage}' if is_positional else f'see {self.prog} --help'})")
+
+    def _refuse_repeated(self, argv: Sequence[str]) -> None:
+        """Raise `ConfigError` for a flag of one value that is given twice: argparse would take the last value."""
+        flags = {
+            name: flag
+            for flag in self.arguments
+            if type(flag).__name__ == "_StoreAction"
+            for name in flag.option_strings
+        }
+        given: set[str] = set()
+        for name in (word.partition("=")[0] for word in argv):
+            if name in flags and flags[name].dest in given:
+                raise ConfigError(f"{name} is given twice: remove one")
+            given |= {flags[name].dest} if name in flags else set()
 
     def _refuse_positional(self, words: Sequence[str], argv: Sequence[str]) -> NoReturn:
         """Suggest the flags that words may belong to: ``--input`` and required flags that are missing."""
         given = {word.partition("=")[0] for word in argv}
+        if argv[: argv.index(words[0])][-1:] == ["--json"]:
+            self.error(f"--json takes no value, as it prints: --json > {quote(words[0])}")
         flags = {argument.option_strings[0]: argument for argument in self.arguments if argument.option_strings}
         expected = ["--input", *(name for name, argument in flags.items() if argument.required)]
         missing = [name for name in expected if name in flags and given.isdisjoint(flags[name].option_strings)]
@@ -199,7 +217,7 @@ def add_figures_flag(parser: Parser) -> None:
 
 def add_quiet_flag(parser: Parser) -> None:
     """Add ``--quiet``."""
-    parser.add_argument("--quiet", action="store_true", help="print errors only")
+    parser.add_argument("--quiet", "-q", action="store_true", help="print errors only")
 
 
 # ---- types of values ----

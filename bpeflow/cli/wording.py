@@ -29,7 +29,8 @@ _wordings: list[Wording] = []
 
 
 def worded(message: str) -> str:
-    """Return a message in the wording of the command that runs."""
+    """Return a message in the wording of the command that runs, with flags in place of keyword arguments."""
+    message = re.sub(r"\b\w+=True \((--\w+)\)", r"\1", message)
     return _wordings[-1](message) if _wordings else message
 
 
@@ -48,7 +49,7 @@ class Wording:
 
     def __call__(self, message: str) -> str:
         """Return a message with its settings named as flags, or after the config that the first one is from."""
-        if found := re.match(r"(unknown )?([a-z0-9_]+(?:\.[a-z_]+)*)(?:\.\d+)*(?:: | (?='))", message):
+        if found := re.match(r"(unknown )?([a-z0-9_]+(?:\.[a-z_]+)*)(?:\.\d+)*(?:: | (?=['\"]))", message):
             unknown, key = found.groups()
             if key in self._given and key in self._settings:
                 message = f"{self._settings[key].flags[0]}: {message if unknown else message[found.end() :]}"

@@ -35,7 +35,7 @@ class EncodeSettings(CorpusSettings):
     )
     format: Literal["bin", "npy", "megatron"] | None = _files(
         None,
-        "bin (the ids alone), npy, or megatron (Megatron-LM's train.bin and train.idx)",
+        "format of the token files: bin (the ids alone), npy, or megatron (Megatron-LM's train.bin and train.idx)",
         unset="npy if the name ends in .npy, else bin",
         example="megatron",
     )

@@ -388,8 +388,9 @@ def _open(file: InputFile) -> Iterator[Any]:
         try:
             with pyarrow.parquet.ParquetFile(stream, buffer_size=_BUFFER_BYTES) as parquet:
                 yield parquet
-        except (pyarrow.ArrowException, EOFError) as error:
-            if isinstance(error, MemoryError):
+        except (pyarrow.ArrowException, EOFError, OSError) as error:
+            by_system = isinstance(error, OSError) and (error.errno or file.location == "url")  # or the network
+            if isinstance(error, MemoryError) or by_system:
                 raise
             raise CorpusError(
                 f"{file.name}: not Parquet, or damaged ({error}); check input_format, copy it again, or add memory"

@@ -99,7 +99,7 @@ def read_merges_natively(merges: Sequence[Any], ids: Mapping[str, int]) -> NDArr
     try:
         lines = [merge if isinstance(merge, str) else " ".join(merge) for merge in merges] if pairs else merges
         forms, text = "\n".join([*ids, ""]).encode(), "\n".join([*lines, ""]).encode()
-    except (TypeError, UnicodeEncodeError):  # a side that is no string, or has a lone surrogate
+    except (TypeError, UnicodeEncodeError):  # a side that is not a string, or has a lone surrogate
         return None
     found = np.empty((len(merges), 3), np.uint32)
     arguments = (text, len(text), forms, len(forms), len(ids), found.ctypes.data, len(found))

@@ -74,7 +74,7 @@ def _nearest(given: str, spec: TokenizerSpec) -> str:
     if not specials:
         return ", which has none; add it with Tokenizer.with_special_tokens, or special_tokens when training"
     close = close_matches(given, specials, n=3)
-    return f"; did you mean {' or '.join(close)}?" if close else f"; it has {short_repr(specials)}"
+    return f"; did you mean {' or '.join(close)}?" if close else f"; it has {', '.join(map(short_repr, specials[:10]))}"
 
 
 def _special_tokens(spec: TokenizerSpec, roles: dict[str, str]) -> dict[str, Any]:

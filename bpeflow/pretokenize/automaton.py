@@ -3,7 +3,7 @@ r"""From a pattern's tree to its matcher: classes of characters, an ordered NFA,
 Matching means what backtracking in the `regex` module means: of the alternatives, the first that leads to a match. So
 the threads of the *NFA* are ordered, and a state of the *DFA* is the list of its threads in order of priority, as in
 RE2 and in Rust's `regex-automata`. A thread that reaches the end of the pattern ends all threads after it in the list;
-those before it go on, and if one of them reaches the end later, that match replaces the earlier one.
+the earlier ones continue, and if one of them reaches the end later, that match replaces the earlier one.
 
 The DFA reads one character more than a match has. When it reads ``c`` and a thread reaches the end of the pattern
 without taking ``c``, a match ends *before* ``c``. This makes conditions on the next character exact, and all that a

@@ -309,7 +309,7 @@ def _compile(source: str) -> regex_module.Pattern[str]:
     # ValueError and KeyError (in older versions): flags that exclude each other. RecursionError: thousands of nested
     # groups.
     except (regex.error, ValueError, KeyError, RecursionError) as error:
-        raise PatternError(f"invalid regular expression {source!r}: {error}") from error
+        raise PatternError(f"pattern {source!r} is an invalid regular expression: {error}") from error
 
 
 # Versions of Unicode, newest first, each with a character that it was the first to assign.

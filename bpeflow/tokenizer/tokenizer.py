@@ -819,7 +819,7 @@ class Tokenizer:
             dst: the token file to write.
             progress: show progress on standard error, or in the notebook.
             observer: progress callbacks, instead.
-            options: the other `bpeflow.config.encoding.EncodeSettings`, as for `bpeflow.dataset.encode.encode_file`.
+            options: other settings of `bpeflow.config.encoding.EncodeSettings`, such as ``val_fraction=0.005``.
 
         Returns:
             The files that were written, and statistics of the corpus.
@@ -828,7 +828,7 @@ class Tokenizer:
             ConfigError: a setting is unknown or invalid.
             CorpusError: an input is missing, unreadable, or not UTF-8.
             AlreadyExistsError: there is such a token file already.
-            BpeflowError: other failures, as for `bpeflow.dataset.encode.encode_file`.
+            BpeflowError: other failures, such as a full disk.
 
         >>> from tempfile import TemporaryDirectory
         >>> from bpeflow import Tokenizer, load_tokens
@@ -860,7 +860,7 @@ class Tokenizer:
             dst: the token file to write.
             progress: show progress on standard error, or in the notebook.
             observer: progress callbacks, instead.
-            options: the other `bpeflow.config.encoding.EncodeSettings`, as for `bpeflow.dataset.encode.encode_file`.
+            options: other settings of `bpeflow.config.encoding.EncodeSettings`, such as ``val_fraction=0.005``.
 
         Returns:
             The files that were written, and statistics of the documents.

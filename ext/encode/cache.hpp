@@ -213,7 +213,7 @@ class Cache {
             return nullptr;
         }
         if (growing_.exchange(true, std::memory_order_acquire)) return nullptr;
-        // Only this thread is here. Entries that others add to the old index after they were copied are lost.
+        // Only one thread gets here. Entries that others add to the old index after they were copied are lost.
         Index *larger = nullptr;
         if (index_.load(std::memory_order_relaxed) == index) {
             larger = index + 1;

@@ -72,7 +72,7 @@ class Lookup {
     // Bytes before `end` may be read from now on.
     void set_readable(Bytes end) { text_end_ = end; }
 
-    // Write the ids of a batch of pre-tokens, one after another, and tell `borders` where they are; see `replace`.
+    // Write the ids of a batch of pre-tokens, one after another, and report their ends to `borders`; see `replace`.
     template <typename Ids, typename Borders = NoBorders>
     void add(const PretokenBatch &tokens, Ids &ids, Borders borders = {}) {
         const std::size_t looked_up = tokens.with_words(text_end_);

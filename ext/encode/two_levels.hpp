@@ -142,7 +142,7 @@ class TwoLevels {
                 starts_[pieces] = offset(end);
                 ends_[ended_++] = static_cast<std::uint32_t>(pieces);
             } else {
-                pieces--; // the last one may go on
+                pieces--; // the last one may continue
             }
             if (pieces == 0) continue;
             look_up(pieces);
@@ -245,8 +245,8 @@ class TwoLevels {
         }
     }
 
-    // Find the runs of joined units that end before `limit`. Return their number, and the start of a run that may go on,
-    // `limit` if there is none.
+    // Find the runs of joined units that end before `limit`. Return their number, and the start of a run that may
+    // continue, `limit` if there is none.
     std::pair<std::size_t, std::size_t> find_runs(std::size_t limit) {
         const std::size_t most = (limit - first_) / 2 + 2 + beyond;
         if (run_starts_.size() < most) run_starts_.resize(most), run_lasts_.resize(most);

@@ -1,7 +1,7 @@
 /* Which texts may become a token: limits of words and of colons. C11 and C++17.
  *
- * The words of a token are those of its text, its bytes decoded from UTF-8 without what is no part of a whole character,
- * as Python's `len(token.decode(errors="ignore").split())`. `allowed_text` in bpeflow/backends/base.py has the proof
+ * The words of a token are those of its text, its bytes decoded from UTF-8 without incomplete characters, as Python's
+ * `len(token.decode(errors="ignore").split())`. `allowed_text` in bpeflow/backends/base.py has the proof
  * that a string that is allowed has only parts that are allowed. A token is read byte by byte, as it consists of several. */
 #ifndef BPEFLOW_LEARN_TEXT_RULES_H
 #define BPEFLOW_LEARN_TEXT_RULES_H

@@ -281,7 +281,7 @@ class StepScan {
         put_ += kernels_.positions(starts, blocks, static_cast<std::uint32_t>(position - base_), put_);
     }
 
-    // Match at a place where the transducer has lost track. If that read far beyond the match, go on with the automaton,
+    // Match at a place where the transducer has lost track. If that read far beyond the match, continue with the automaton,
     // as the transducer would read the same text once for each token.
     Place match_again(Place place) {
         const Bytes read = advance(place);

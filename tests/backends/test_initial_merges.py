@@ -1,4 +1,4 @@
-"""Learning goes on after initial merges, whatever their counts are, as the naive recount does that replays them."""
+"""Learning continues after initial merges, whatever their counts, as a naive recount does that replays them."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def size_of(corpus: Path) -> int:
 def test_counts_are_those_of_the_local_engine(
     corpus: Path, whole: CorpusCounts, tmp_path: Path, ray: InlineRay, in_tasks: None, repeated: tuple[int, ...]
 ) -> None:
-    """Also if tasks run twice: their node was thought dead, but they went on and wrote their files."""
+    """Also if tasks run twice: their node was thought dead, but they continued and wrote their files."""
     ray.repeated = repeated
     counted = count(corpus, tmp_path / "run", {"cpus_per_task": 1})
     assert_equal(counted, whole, size_of(corpus))

@@ -234,7 +234,7 @@ def test_a_file_is_written_alone(tokenizer: Tokenizer, tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"eos": "<|end_of_text|>"}, r"^eos: '<\|end_of_text\|>' is not a special token of .*; did you mean <\|endoft"),
-        ({"pad": "the"}, r"^pad: 'the' is not a special token of the tokenizer; it has \['<\|endoftext\|>', "),
+        ({"pad": "the"}, r"^pad: 'the' is not a special token of the tokenizer; it has '<\|endoftext\|>', '<\|im_s"),
         ({"max_length": 0}, "^max_length: need a number of tokens, at least 1, found 0"),
         ({"chat_template": "llama3"}, r"chat_template llama3 needs .*: <\|start_header_id\|> <\|end_header"),
         ({"chat_template": "chat-ml"}, "chat_template: no file chat-ml; did you mean 'chatml'?"),

@@ -9,7 +9,7 @@ from bpeflow.training.learn import learn_with_settings
 
 
 def train_superwords(text: str, words: int, vocab_size: int, special_tokens: tuple[str, ...] = ()) -> TokenizerSpec:
-    """Learn `words` entries with the pattern o200k, and go on to `vocab_size` with the second pattern of SuperBPE."""
+    """Learn `words` entries with the pattern o200k, and then `vocab_size` with the second pattern of SuperBPE."""
     counts = bpeflow.count(iter([text]), pattern="o200k")
     base = bpeflow.learn_merges(counts, words, special_tokens).tokenizer().to_spec()
     settings = make_settings(MergeSettings, {"vocab_size": vocab_size, "special_tokens": special_tokens})

@@ -41,7 +41,7 @@ def test_a_batch_has_the_ids_of_its_texts(encoder: str, texts: list[str], thread
 def test_texts_that_are_looked_up_together_keep_their_borders(
     encoder: str, lengths: list[int], many: int, seed: int
 ) -> None:
-    """Texts of so many pre-tokens, in front of and behind many of one: the buffers end anywhere (short_texts.hpp)."""
+    """Texts of this many pre-tokens, before and after many of one: the buffers end anywhere (short_texts.hpp)."""
     random = np.random.default_rng(seed)
     tokenizer = Tokenizer(VOCAB, [(b"a", b"b")], ["<s>"], encoder=encoder)
     words = np.array([" ab", " a", " é日本語", " abababababababab", "<s>", "\n", " 12"])
