@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from bpeflow import __version__
 from bpeflow._util.atomic import check_not_input
+from bpeflow._util.delimiters import end_of_document
 from bpeflow._util.text import as_path, format_count, format_size
 from bpeflow.config import make_settings
 from bpeflow.config.encoding import EncodeSettings
@@ -39,7 +40,6 @@ from bpeflow.progress import Observer, observer_for
 from bpeflow.signatures import takes_settings
 from bpeflow.tokenizer.parallel import validate_threads
 from bpeflow.tokenizer.tokenizer import Tokenizer
-from bpeflow.vocab import end_of_document
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

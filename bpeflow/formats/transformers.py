@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from bpeflow._util.atomic import write_text
+from bpeflow._util.delimiters import BEGIN_OF_TEXT, PADDING, end_of_document
 from bpeflow._util.text import close_matches, short_repr, suggestion
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import huggingface
 from bpeflow.formats.published import CONFIG_FILE
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, TransformersOptions
 from bpeflow.formats.untrusted import read_text
-from bpeflow.vocab import BEGIN_OF_TEXT, PADDING, end_of_document
 
 SPECIAL_TOKENS_FILE = "special_tokens_map.json"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from bpeflow._util.delimiters import END_OF_DOCUMENT
 from bpeflow._util.text import Described, as_path
 from bpeflow.backends import choose_backend
 from bpeflow.config import EngineSettings, Settings, load_values
@@ -66,7 +67,7 @@ from bpeflow.training.superwords import (
     with_second_pattern,
 )
 from bpeflow.training.task import check_formats, resolve_initial, spec_of, split_off_tokenizer
-from bpeflow.vocab import END_OF_DOCUMENT, Merge, Vocab
+from bpeflow.vocab import Merge, Vocab
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

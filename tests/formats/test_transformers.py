@@ -15,13 +15,13 @@ import pytest
 
 import bpeflow
 from bpeflow import AlreadyExistsError, ConfigError, FormatError, ResumeError, Tokenizer
+from bpeflow._util.delimiters import BEGIN_OF_TEXT, END_OF_TEXT, PADDING
 from bpeflow.cli.main import main
 from bpeflow.config import Settings, make_settings
 from bpeflow.formats.transformers import CHAT_TEMPLATES
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.run_dir.resume import make_run_settings
 from bpeflow.run_dir.run_files import record_run
-from bpeflow.vocab import BEGIN_OF_TEXT, END_OF_TEXT, PADDING
 
 END, PAD, BOS = "<|endoftext|>", "<|pad|>", "<|begin_of_text|>"
 OTHERS = [*dict.fromkeys(token for named in CHAT_TEMPLATES.values() for token in named.special_tokens)]
