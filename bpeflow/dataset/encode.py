@@ -31,10 +31,20 @@ from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.dataset.corpus_encoder import BEGIN, ChunkEncoder, ChunkJoiner, CorpusEncoder, Place
 from bpeflow.dataset.encode_tasks import check_distributable, encoded_chunks
 from bpeflow.dataset.encoded_corpus import EncodedCorpus
-from bpeflow.dataset.token_file import choose_dtype, choose_layout, load_document_offsets, open_token_files
-from bpeflow.dataset.token_set import TokenSet
-from bpeflow.dataset.token_writer import new_token_set
-from bpeflow.errors import ConfigError, FormatError, InputTypeError, explain_memory_error
+from bpeflow.dataset.token_file import (
+    DtypeName,
+    Layout,
+    TokenFile,
+    choose_dtype,
+    choose_layout,
+    load_document_offsets,
+    open_token_files,
+    read_sidecar,
+    sidecar_path,
+)
+from bpeflow.dataset.token_set import Split, TokenSet, already_exists
+from bpeflow.dataset.token_writer import TokenWriter, new_token_set
+from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, InputTypeError, explain_memory_error
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
 from bpeflow.progress import Observer, observer_for
 from bpeflow.signatures import takes_settings
@@ -143,11 +153,18 @@ def encode_file(
     )
     check_distributable(corpus, settings.engine)
     facts = _describe(work, end, tokens)
-    if settings.resume and not settings.overwrite and (finished := _finished(work, tokens, facts)) is not None:
-        log.info("%s is complete: nothing left to do", tokens.path)
-        return finished
+    outputs = [file for existing in tokens.existing_files() for file in tokens.files_of(existing)]
+    check_not_input(outputs, [file.name for entry in corpus.entries for file in entry.files])
     _check_shards(tokens, corpus.known_bytes)
-    _check_output(tokens, corpus)
+    if not settings.overwrite:
+        try:
+            tokens.refuse_to_replace()
+        except AlreadyExistsError:
+            if not settings.resume or corpus.main_process_only:
+                raise
+            finished = _finished(work, tokens, facts)
+            log.info("%s is complete: nothing left to do", tokens.path)
+            return finished
     with observer_for(progress, observer) as watching:
         return _encode(work, tokens, facts, watching)
 
@@ -164,14 +181,6 @@ def _check_shards(tokens: TokenSet, size: int) -> None:
         )
 
 
-def _check_output(tokens: TokenSet, corpus: Corpus) -> None:
-    """Raise an error if a file that is to be replaced is an input, or if it exists without `overwrite`."""
-    outputs = [file for existing in tokens.existing_files() for file in tokens.files_of(existing)]
-    check_not_input(outputs, [file.name for entry in corpus.entries for file in entry.files])
-    if not tokens.options.overwrite:
-        tokens.refuse_to_replace()
-
-
 def _encode(
     work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any], observer: Observer | None
 ) -> EncodedCorpus:
@@ -179,9 +188,8 @@ def _encode(
     started = perf_counter()
     statistics, begin, done, total = DocumentStatistics(), BEGIN, 0, work.corpus.total_bytes
     entries, end_last = work.corpus.entries, bool(tokens.options.end_token) or tokens.layout == "megatron"
-    fingerprint = _fingerprint(work, tokens, facts)
+    fingerprint = _resumable_fingerprint(work, tokens, facts)
     with explain_memory_error("encoding", _LESS_MEMORY), new_token_set(tokens, facts, fingerprint) as writer:
-        work.look.look_at(entries)
         joiner = ChunkJoiner(writer, work.encoder.end_id, end_last)
         if (checkpoint := writer.journal.checkpoint) is not None:
             earlier = checkpoint.state
@@ -190,13 +198,19 @@ def _encode(
             statistics = TypeAdapter(DocumentStatistics).validate_python(earlier["statistics"])
             joiner.restore(earlier["joiner"])
             log.info("%s: resuming after %s", tokens.path, format_count(writer.tokens, "token"))
+            if work.chunk_size not in (None, earlier["step"]):
+                size = format_size(earlier["step"])
+                log.warning("chunk_size: has no effect when resuming, as the chunks so far were of %s", size)
+            work = replace(work, chunk_size=earlier["step"])
+        work.look.look_at(entries)
         for chunk in encoded_chunks(work, tokens, begin):
             joiner.add(chunk)
             statistics += chunk.statistics
             done += chunk.weight
             if writer.journal.is_due and chunk.place is not None:
-                state = {"place": chunk.place, "done": done, "joiner": joiner.state, "statistics": asdict(statistics)}
-                writer.checkpoint({**state, "seconds": perf_counter() - started})
+                state = {"place": chunk.place, "step": work.step, "done": done, "joiner": joiner.state}
+                state |= {"statistics": asdict(statistics), "seconds": perf_counter() - started}
+                writer.checkpoint(state)
             if observer is not None:
                 observer.encoding(done, total)
         joiner.finish()
@@ -206,37 +220,35 @@ def _encode(
         writer.facts["skipped_documents"] = statistics.skipped_documents
         writer.facts["bad_records"] = statistics.bad_records
         writer.facts["text_bytes"] = statistics.bytes
-    val = writer.splits.get("val")
-    encoded = EncodedCorpus(
-        written=tuple(file for written in writer.paths() for file in tokens.files_of(written)),
-        dtype=tokens.dtype,
-        tokens=writer.tokens,
-        documents=writer.documents,
-        end_token=end_token["text"] if (end_token := facts["end_token"]) else None,
-        val_tokens=val.tokens if val else 0,
-        val_documents=val.documents if val else 0,
-        skipped_documents=statistics.skipped_documents,
-        bad_records=statistics.bad_records,
-        files=sum(work.corpus.file_counts()),
-        bytes=statistics.bytes,
-        input_bytes=done,
-        seconds=perf_counter() - started,
-    )
+        writer.facts["split_documents"] = {split: parts.documents for split, parts in writer.splits.items()}
+    splits = {split: writer.parts for split, writer in writer.splits.items()}
+    encoded = _result(work, tokens, writer.facts, splits, done, perf_counter() - started)
     _warn(encoded, work.encoder, tokens)
     replace(statistics, documents=writer.documents + statistics.skipped_documents).log_left_out(log)
     return encoded
 
 
-def _fingerprint(work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any]) -> Fingerprint | None:
-    """Return everything that the token files depend on; None if encoding cannot be resumed."""
+def _resumable_fingerprint(work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any]) -> Fingerprint | None:
+    """Return everything that an interrupted encoding depends on; None if it cannot be resumed."""
     if (reason := _why_not_resumable(work.corpus, tokens.options)) is not None:
         if tokens.options.resume:
             raise ConfigError(f"resume: {reason}")
         return None
-    fields = {*EncodeSettings.model_fields} - _NOT_IN_FINGERPRINT
-    own = {key: value for key, value in facts.items() if key not in ("input", "bytes", "settings")}
-    chosen = {"dtype": tokens.dtype, "format": tokens.layout, "chunk_size": work.step}
-    return Fingerprint.of_files({**tokens.options.to_json(fields), **own, **chosen}, work.corpus.entries)
+    values = {**_dependencies(facts, tokens.dtype, tokens.layout), "bpeflow": __version__}
+    return Fingerprint.of_files(values, work.corpus.entries)
+
+
+def _dependencies(facts: Mapping[str, Any], dtype: DtypeName, layout: Layout) -> dict[str, Any]:
+    """Return what token files depend on besides their input, given the content of their sidecar."""
+    tokenizer, end_token = facts["tokenizer"], facts["end_token"]
+    return {
+        **facts["settings"],
+        "dtype": dtype,
+        "format": layout,
+        "separator": facts["separator"],
+        "end_token": end_token and end_token["text"],
+        "tokenizer": f"{tokenizer['vocab_size']:,} tokens, sha256 {tokenizer['sha256'][:16]}",
+    }
 
 
 def _why_not_resumable(corpus: Corpus, options: EncodeSettings) -> str | None:
@@ -281,6 +293,7 @@ def _describe(work: CorpusEncoder, end_token: str | None, tokens: TokenSet) -> d
         "skipped_documents": 0,
         "bad_records": 0,
         "text_bytes": 0,
+        "split_documents": {},
         "tokenizer": {
             "sha256": tokenizer_hash(tokenizer.to_spec()),
             "vocab_size": tokenizer.vocab_size,
@@ -299,36 +312,61 @@ def _describe(work: CorpusEncoder, end_token: str | None, tokens: TokenSet) -> d
     }
 
 
-def _finished(work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any]) -> EncodedCorpus | None:
-    """Return what the token files hold if they are complete, and of this corpus with these settings; None otherwise."""
-    if work.corpus.main_process_only or not tokens.first.exists():
-        return None
+def _finished(work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any]) -> EncodedCorpus:
+    """Return what existing token files hold.
+
+    Raises `AlreadyExistsError`, with the reason, if they are incomplete, or of another corpus or other settings.
+    """
+    path = tokens.existing_files()[0]
     try:
-        splits = {split: open_token_files(path) for split, path in tokens.splits.items()}
-        files = [file for split in splits.values() for file in split]
-        for file in files if tokens.has_index else ():
-            load_document_offsets(file.path)
-    except (FormatError, OSError):  # one is missing, or cut short
-        return None
-    val, first, written = splits.get("val", ()), files[0], tokens.first.stat().st_mtime_ns
-    same = all(first.facts.get(key) == facts[key] for key in ("settings", "tokenizer", "end_token", "input", "samples"))
-    read = (file for entry in work.corpus.entries for file in entry.files)
-    if not same or first.dtype != tokens.dtype or any((file.modified or written) > written for file in read):
-        return None
+        first, written = read_sidecar(path), path.stat().st_mtime_ns
+        earlier = Fingerprint(
+            _dependencies(first.facts, first.dtype, first.layout),
+            [[file["path"], file["bytes"], None] for file in first.facts["input"]],
+        )
+        read = (file for entry in work.corpus.entries for file in entry.files)
+        now = Fingerprint(
+            _dependencies(facts, tokens.dtype, tokens.layout),
+            [[file.name, file.size, file.modified if (file.modified or 0) > written else None] for file in read],
+        )
+        if changes := now.differences(earlier):
+            reason = f", and is of something else ({'; '.join(changes)})"
+        else:
+            splits = {split: open_token_files(path) for split, path in tokens.splits.items()}
+            for file in (file for parts in splits.values() for file in parts if tokens.has_index):
+                load_document_offsets(file.path)
+            return _result(work, tokens, first.facts, splits, work.corpus.known_bytes, 0.0)
+    except (FormatError, OSError) as error:
+        reason = f", but is not complete ({error})"
+    except (KeyError, TypeError):
+        reason = f", and {sidecar_path(path).name} does not say how it was encoded"
+    raise already_exists(path, reason)
+
+
+def _result(
+    work: CorpusEncoder,
+    tokens: TokenSet,
+    facts: Mapping[str, Any],
+    splits: Mapping[Split, Sequence[TokenFile | TokenWriter]],
+    input_bytes: int,
+    seconds: float,
+) -> EncodedCorpus:
+    """Return what the token files of a set hold, given the content of the first one's sidecar."""
+    files, documents = [file for parts in splits.values() for file in parts], facts["split_documents"]
     return EncodedCorpus(
         written=tuple(path for file in files for path in tokens.files_of(file.path)),
         dtype=tokens.dtype,
-        end_token=end_token["text"] if (end_token := facts["end_token"]) else None,
         tokens=sum(file.tokens for file in files),
-        documents=sum(file.documents for file in files),
-        val_tokens=sum(file.tokens for file in val),
-        val_documents=sum(file.documents for file in val),
-        skipped_documents=first.facts["skipped_documents"],
-        bad_records=first.facts["bad_records"],
+        documents=sum(documents.values()),
+        end_token=end_token["text"] if (end_token := facts["end_token"]) else None,
+        val_tokens=sum(file.tokens for file in splits.get("val", ())),
+        val_documents=documents.get("val", 0),
+        skipped_documents=facts["skipped_documents"],
+        bad_records=facts["bad_records"],
         files=sum(work.corpus.file_counts()),
-        bytes=first.facts["text_bytes"],
-        input_bytes=work.corpus.known_bytes,
-        seconds=0.0,
+        bytes=facts["text_bytes"],
+        input_bytes=input_bytes,
+        seconds=seconds,
     )
 
 
