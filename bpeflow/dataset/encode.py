@@ -264,8 +264,12 @@ def _warn(encoded: EncodedCorpus, encoder: ChunkEncoder, tokens: TokenSet) -> No
     path, documents = tokens.path, encoded.documents
     if not encoded.tokens:
         log.warning("%s: no ids, because the corpus has no text", path)
-    if tokens.options.val_fraction and not 0 < encoded.val_documents < documents:
-        log.warning("%s: a split has none of the %d documents; change val_fraction or seed", path, documents)
+    for split, own in (("train", documents - encoded.val_documents), ("val", encoded.val_documents)):
+        if split in tokens.splits and documents and not own:
+            empty, all_ = tokens.splits[split], format_count(documents, "document")
+            log.warning(
+                "%s: has none of the %s: give another --val_fraction or --seed (val_fraction=, seed=)", empty, all_
+            )
     indexed = tokens.has_index and tokens.layout != "megatron"  # whose readers join documents, each with its end token
     separated = tokens.options.end_token is not None or encoder.end_id is not None or indexed
     if not separated and documents > 1:
