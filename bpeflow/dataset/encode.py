@@ -31,20 +31,11 @@ from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.dataset.corpus_encoder import BEGIN, ChunkEncoder, ChunkJoiner, CorpusEncoder, Place
 from bpeflow.dataset.encode_tasks import check_distributable, encoded_chunks
 from bpeflow.dataset.encoded_corpus import EncodedCorpus
-from bpeflow.dataset.token_file import (
-    DtypeName,
-    Layout,
-    TokenFile,
-    choose_dtype,
-    choose_layout,
-    load_document_offsets,
-    open_token_files,
-    read_sidecar,
-    sidecar_path,
-)
-from bpeflow.dataset.token_set import Split, TokenSet, already_exists
-from bpeflow.dataset.token_writer import TokenWriter, new_token_set
-from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, InputTypeError, explain_memory_error
+from bpeflow.dataset.finished import dependencies, encoding_result, finished_encoding
+from bpeflow.dataset.token_file import choose_dtype, choose_layout
+from bpeflow.dataset.token_set import TokenSet
+from bpeflow.dataset.token_writer import new_token_set
+from bpeflow.errors import AlreadyExistsError, ConfigError, InputTypeError, explain_memory_error
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
 from bpeflow.progress import Observer, observer_for
 from bpeflow.signatures import takes_settings
@@ -162,7 +153,7 @@ def encode_file(
         except AlreadyExistsError:
             if not settings.resume or corpus.main_process_only:
                 raise
-            finished = _finished(work, tokens, facts)
+            finished = finished_encoding(work, tokens, facts)
             log.info("%s is complete: nothing left to do", tokens.path)
             return finished
     with observer_for(progress, observer) as watching:
@@ -222,7 +213,7 @@ def _encode(
         writer.facts["text_bytes"] = statistics.bytes
         writer.facts["split_documents"] = {split: parts.documents for split, parts in writer.splits.items()}
     splits = {split: writer.parts for split, writer in writer.splits.items()}
-    encoded = _result(work, tokens, writer.facts, splits, done, perf_counter() - started)
+    encoded = encoding_result(work, tokens, writer.facts, splits, done, perf_counter() - started)
     _warn(encoded, work.encoder, tokens)
     replace(statistics, documents=writer.documents + statistics.skipped_documents).log_left_out(log)
     return encoded
@@ -234,21 +225,8 @@ def _resumable_fingerprint(work: CorpusEncoder, tokens: TokenSet, facts: Mapping
         if tokens.options.resume:
             raise ConfigError(f"resume: {reason}")
         return None
-    values = {**_dependencies(facts, tokens.dtype, tokens.layout), "bpeflow": __version__}
+    values = {**dependencies(facts, tokens.dtype, tokens.layout), "bpeflow": __version__}
     return Fingerprint.of_files(values, work.corpus.entries)
-
-
-def _dependencies(facts: Mapping[str, Any], dtype: DtypeName, layout: Layout) -> dict[str, Any]:
-    """Return what token files depend on besides their input, given the content of their sidecar."""
-    tokenizer, end_token = facts["tokenizer"], facts["end_token"]
-    return {
-        **facts["settings"],
-        "dtype": dtype,
-        "format": layout,
-        "separator": facts["separator"],
-        "end_token": end_token and end_token["text"],
-        "tokenizer": f"{tokenizer['vocab_size']:,} tokens, sha256 {tokenizer['sha256'][:16]}",
-    }
 
 
 def _why_not_resumable(corpus: Corpus, options: EncodeSettings) -> str | None:
@@ -314,64 +292,6 @@ def _describe(work: CorpusEncoder, end_token: str | None, tokens: TokenSet) -> d
         "settings": tokens.options.to_json({*EncodeSettings.model_fields} - _NOT_IN_FINGERPRINT - {"chunk_size"}),
         "bpeflow": __version__,
     }
-
-
-def _finished(work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any]) -> EncodedCorpus:
-    """Return what existing token files hold.
-
-    Raises `AlreadyExistsError`, with the reason, if they are incomplete, or of another corpus or other settings.
-    """
-    path = tokens.existing_files()[0]
-    try:
-        first, written = read_sidecar(path), path.stat().st_mtime_ns
-        earlier = Fingerprint(
-            _dependencies(first.facts, first.dtype, first.layout),
-            [[file["path"], file["bytes"], None] for file in first.facts["input"]],
-        )
-        read = (file for entry in work.corpus.entries for file in entry.files)
-        now = Fingerprint(
-            _dependencies(facts, tokens.dtype, tokens.layout),
-            [[file.name, file.size, file.modified if (file.modified or 0) > written else None] for file in read],
-        )
-        if changes := now.differences(earlier):
-            reason = f", and is of something else ({'; '.join(changes)})"
-        else:
-            splits = {split: open_token_files(path) for split, path in tokens.splits.items()}
-            for file in (file for parts in splits.values() for file in parts if tokens.has_index):
-                load_document_offsets(file.path)
-            return _result(work, tokens, first.facts, splits, work.corpus.known_bytes, 0.0)
-    except (FormatError, OSError) as error:
-        reason = f", but is not complete ({error})"
-    except (KeyError, TypeError):
-        reason = f", and {sidecar_path(path).name} does not say how it was encoded"
-    raise already_exists(path, reason)
-
-
-def _result(
-    work: CorpusEncoder,
-    tokens: TokenSet,
-    facts: Mapping[str, Any],
-    splits: Mapping[Split, Sequence[TokenFile | TokenWriter]],
-    input_bytes: int,
-    seconds: float,
-) -> EncodedCorpus:
-    """Return what the token files of a set hold, given the content of the first one's sidecar."""
-    files, documents = [file for parts in splits.values() for file in parts], facts["split_documents"]
-    return EncodedCorpus(
-        written=tuple(path for file in files for path in tokens.files_of(file.path)),
-        dtype=tokens.dtype,
-        tokens=sum(file.tokens for file in files),
-        documents=sum(documents.values()),
-        end_token=end_token["text"] if (end_token := facts["end_token"]) else None,
-        val_tokens=sum(file.tokens for file in splits.get("val", ())),
-        val_documents=documents.get("val", 0),
-        skipped_documents=facts["skipped_documents"],
-        bad_records=facts["bad_records"],
-        files=sum(work.corpus.file_counts()),
-        bytes=facts["text_bytes"],
-        input_bytes=input_bytes,
-        seconds=seconds,
-    )
 
 
 # ---- options ----
