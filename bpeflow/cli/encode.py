@@ -65,7 +65,7 @@ def run_encode(options: Namespace) -> None:
             _copy_to_standard_output(Path(folder, "ids.bin"))
     else:
         try:
-            encoded = _encode_to(options.out, settings, options)
+            encoded = _encode_to(Path(options.out), settings, options)
         except BaseException as error:
             for note in getattr(error, "__notes__", ()):
                 log.info("%s", note)

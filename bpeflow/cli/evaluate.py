@@ -8,7 +8,7 @@ from pathlib import Path
 from bpeflow._util.text import short_names
 from bpeflow.cli.parser import Parser, add_description_flags, add_figures_flag, add_quiet_flag, description, size
 from bpeflow.cli.progress import observing
-from bpeflow.cli.settings import add_corpus_flags, corpus_of
+from bpeflow.cli.settings import add_corpus_flags, as_list, corpus_of
 from bpeflow.dataset.evaluate import evaluate
 from bpeflow.look.tables import output_console, print_json
 from bpeflow.tokenizer.tokenizer import Tokenizer
@@ -27,7 +27,7 @@ def evaluate_parser() -> Parser:
     """Return the parser of its flags."""
     parser = Parser("evaluate", _DESCRIPTION, "--tokenizer PATH ... --input PATH ... [flags]")
     parser.add_argument(
-        "--tokenizer", metavar="PATH", required=True, nargs="+", action="extend", dest="tokenizers",
+        "--tokenizer", metavar="PATH", required=True, nargs="+", action="extend",
         help="run folders, tokenizers in any known format, or published names, e.g. gpt2; repeatable",
     )  # fmt: skip
     add_description_flags(parser)
@@ -48,7 +48,7 @@ def run_evaluate(options: Namespace) -> None:
     """Measure tokenizers."""
     corpus = corpus_of(options)
     with observing(options.quiet) as observer:
-        tokenizers, described = options.tokenizers, description(options)
+        tokenizers, described = as_list(options.tokenizer), description(options)
         if any(described.values()):
             names = short_names(tokenizers)
             tokenizers = {

@@ -48,6 +48,7 @@ class Parser(argparse.ArgumentParser):
     Attributes:
         settings: the settings that have flags, by key.
         refused: flags of other commands, and why this one does not have them.
+        in_config: flags whose values a config may have, too.
     """
 
     def __init__(self, command: str, description: str, arguments: str = "[flags]") -> None:
@@ -60,6 +61,7 @@ class Parser(argparse.ArgumentParser):
         """
         self.settings: dict[str, Setting] = {}
         self.refused: dict[str, str] = {}
+        self.in_config: list[argparse.Action] = []
         self._outputs: list[str] = []
         width = min(_WIDTH, get_terminal_size().columns)
         paragraphs = (
@@ -88,6 +90,9 @@ class Parser(argparse.ArgumentParser):
             words = [*takewhile(lambda word: not word.startswith("-"), argv)]
             self._refuse_positional(words, argv)  # before flags that are missing
         self._refuse_repeated(argv)
+        if any(word.partition("=")[0] == "--config" for word in argv):
+            for argument in self.in_config:
+                argument.required = False  # `corpus_of` looks for it
         options, rest = self.parse_known_intermixed_args(argv)  # an optional argument may follow flags
         for word in rest:
             if word.startswith("-"):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, get_origin
 
 from pydantic import BaseModel
 
+from bpeflow._util.text import short_repr
 from bpeflow.cli.parser import Parser, add_quiet_flag
 from bpeflow.cli.wording import SETTING
 from bpeflow.config import CorpusSettings, Settings, all_settings, override
-from bpeflow.config.reading import parse_yaml, read_config, refuse_unknown
+from bpeflow.config.reading import ARGUMENTS, parse_yaml, read_config, refuse_unknown
 from bpeflow.errors import ConfigError
 
 #: The group of settings that describe a corpus, which commands other than train take from its config, too.
@@ -103,11 +104,13 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def add_corpus_flags(parser: Parser, model: type[CorpusSettings] = CorpusSettings) -> None:
-    """Add the flags of settings that describe a corpus, for `corpus_of`."""
+    """Add the flags of settings that describe a corpus, for `corpus_of`, after the parser's other flags."""
     add_settings(parser, model)
+    parser.in_config = [flag for flag in parser.arguments if flag.option_strings and flag.dest in ARGUMENTS]
+    also = f" (also {', '.join(flag.dest for flag in parser.in_config)})" if parser.in_config else ""
     parser.add_argument(
         "--config", metavar="FILE", type=Path,
-        help="YAML config of these settings, or of train for its corpus; flags override it",
+        help=f"YAML config of these settings{also}, or of train for its corpus; flags override it",
     )  # fmt: skip
 
 
@@ -116,14 +119,16 @@ def corpus_of(
 ) -> dict[str, Any]:
     """Return the settings that flags give, over those of ``--config``: its corpus, engine, and what train has not.
 
-    Other settings of train and of encode are ignored, so that one config serves all commands. ``--input`` replaces all
-    sources of the config. The value of `inputs` may have sources as mappings. Raises `UnknownSettingError`.
+    What other commands have is ignored, so that one config serves all. ``--input`` replaces all sources of the config.
+    The value of `inputs` may have sources as mappings. What the config has of `ARGUMENTS` is added to the options.
+    Raises `ConfigError`.
     """
     config = read_config(options.config)
     refuse_unknown(config, (model, Settings), str(options.config))
+    _add_arguments(options, config)
     ignored = Settings.model_fields.keys() - CorpusSettings.model_fields.keys() - {"engine"}
     values = {key: config[key] for key in config if key in model.model_fields.keys() - ignored}
-    inputs = [*_as_list(values.pop("input", [])), *_as_list(values.pop("sources", []))]
+    inputs = [*as_list(values.pop("input", [])), *as_list(values.pop("sources", []))]
     values = override(values, settings_of(options))
     inputs = values.pop("input", inputs)
     if required and not inputs:
@@ -131,5 +136,18 @@ def corpus_of(
     return {**values, "inputs": inputs}
 
 
-def _as_list(value: Any) -> list[Any]:
+def _add_arguments(options: argparse.Namespace, config: Mapping[str, Any]) -> None:
+    """Set the options of `ARGUMENTS` that no flag gives to what the config has."""
+    names = [key for key in ARGUMENTS if vars(options).get(key, "") is None]
+    if missing := [key for key in names if key not in config and key != "baseline"]:
+        raise ConfigError(f"missing in {options.config}, and not given as flags: {', '.join(missing)}")
+    for key in (key for key in names if key in config):
+        paths = as_list(config[key]) if key == "tokenizer" else [config[key]]
+        if not paths or not all(isinstance(path, str) and path for path in paths):
+            raise ConfigError(f"{options.config}: {key}: must be a path, found {short_repr(config[key])}")
+        setattr(options, key, config[key])
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return a list, or what a config has in place of a list of one."""
     return value if isinstance(value, list) else [value]

@@ -21,6 +21,10 @@ from bpeflow.errors import ConfigError, ConfigNotFoundError, SettingsError, Unkn
 
 SettingsType = TypeVar("SettingsType", bound=BaseModel)
 _SIZES = frozenset({"vocab_size", "vocab_sizes"})
+
+#: The arguments that a config may have besides settings, each with the first command that has it.
+ARGUMENTS = {"tokenizer": "encode", "out": "encode", "baseline": "evaluate"}
+
 _SECTIONS: dict[str, type[Section]] = {"engine": EngineSettings, "monitor": MonitorSettings, "output": OutputSettings}
 
 #: Words of pydantic's messages, and ours.
@@ -71,11 +75,11 @@ def make_settings(
 def load_values(path: Path | None, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Read the settings of a training from a YAML config, and override them as `override` does.
 
-    Settings that only encode has are left out, and named in a message. Raises `ConfigError` if it is not a config.
+    Settings that only other commands have are left out, and named in a message. Raises `ConfigError` if it is not a config.
     """
     values = read_config(path)
     if ignored := [key for key in values if key not in Settings.model_fields and _command_with(key)]:
-        log.info("%s: settings of encode are ignored: %s", path, ", ".join(ignored))
+        log.info("%s: settings of other commands are ignored: %s", path, ", ".join(ignored))
     return override({key: value for key, value in values.items() if key not in ignored}, overrides or {})
 
 
@@ -152,12 +156,11 @@ def _nearest(models: Sequence[type[BaseModel]], key: str) -> str:
 
 
 def _command_with(key: str) -> str:
-    """Return the command that has a setting, train or encode, or an empty string."""
+    """Return the command that has a setting or one of `ARGUMENTS`, or an empty string."""
     from bpeflow.config.encoding import EncodeSettings  # which a training does without
 
-    return next(
-        (name for name, model in (("train", Settings), ("encode", EncodeSettings)) if key in model.model_fields), ""
-    )
+    models = (("train", Settings), ("encode", EncodeSettings))
+    return next((name for name, model in models if key in model.model_fields), ARGUMENTS.get(key, ""))
 
 
 def _meaning(model: type[BaseModel], key: str) -> str:

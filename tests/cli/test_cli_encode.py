@@ -356,6 +356,32 @@ def test_a_config_may_have_the_settings_of_encode_and_train(run: Path, corpus: P
     assert main([*flags, "--config", str(config)]) == 2
 
 
+def test_a_config_may_name_the_tokenizer_and_what_to_write(
+    run: Path, corpus: Path, out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So one config serves all commands, whose flags go first."""
+    config, other = tmp_path / "config.yaml", save_tokenizer(tmp_path / "other")
+    new = f"input: {corpus}\nvocab_size: 300\nout_dir: {tmp_path / 'new'}\n"
+    config.write_text(f"{new}tokenizer: {run}\nout: {out}\nbaseline: {other}\n")
+    assert main(["encode", "--config", str(config)]) == 0
+    assert main(["encode", "--config", str(config), "--out", str(tmp_path / "other.bin")]) == 0
+    assert (tmp_path / "other.bin").read_bytes() == out.read_bytes()
+    for tokenizers in (str(run), f"[{run}, {other}]"):
+        config.write_text(f"input: {corpus}\ntokenizer: {tokenizers}\nbaseline: {other}\n")
+        capsys.readouterr()
+        assert main(["evaluate", "--config", str(config)]) == 0
+        assert "times the bytes per token of other" in capsys.readouterr().out
+    config.write_text(f"{new}tokenizer: {run}\n")
+    assert main(["--config", str(config), "--quiet"]) == 0
+    for text, message in {
+        f"{new}tokenizer: {run}\n": f"missing in {config}, and not given as flags: out",
+        f"{new}tokenizer: 3\nout: x\n": f"{config}: tokenizer: must be a path, found 3",
+    }.items():
+        config.write_text(text)
+        assert main(["encode", "--config", str(config)]) == 2
+        assert message in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["train", "evaluate", "inspect", "diff"])
 def test_other_commands_ignore_the_settings_of_encode(
     run: Path, corpus: Path, tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
@@ -368,7 +394,7 @@ def test_other_commands_ignore_the_settings_of_encode(
         "diff": [run, save_tokenizer(tmp_path / "other")],
     }  # fmt: skip
     assert main([command, *map(str, flags[command]), "--config", str(config)]) == 0
-    line = f"INFO: {config}: settings of encode are ignored: val_fraction, shard_tokens, end_token\n"
+    line = f"INFO: {config}: settings of other commands are ignored: val_fraction, shard_tokens, end_token\n"
     assert (line in capsys.readouterr().err) == (command == "train")
     if command == "train":
         assert main([command, *map(str, flags[command]), "--config", str(config), "--set", "shard_tokens=5"]) == 2
