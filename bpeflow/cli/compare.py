@@ -94,6 +94,8 @@ def run_compare(options: Namespace) -> None:
     settings = settings_for_learning(earlier, path, options.counts, options.config, settings_of(options))
     settings, base = resolve_initial(settings)
     progress = Console(stderr=True, quiet=options.quiet, highlight=False)
+    if any(contender.backend == "python" for contender in entrants) and not options.backends:
+        progress.print("the python backend takes part, and may take minutes: --backends names others")
     learned = compare(
         counts, settings.for_learning(), entrants, options.rounds, base,
         on_result=lambda contender: progress.print(f"{contender}: {contender.seconds[-1]:.3f} s"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 from bpeflow._util.text import short_names
 from bpeflow.cli.parser import Parser, add_description_flags, add_figures_flag, add_quiet_flag, description, size
@@ -48,12 +49,11 @@ def run_evaluate(options: Namespace) -> None:
     """Measure tokenizers."""
     corpus = corpus_of(options)
     with observing(options.quiet) as observer:
-        tokenizers, described = as_list(options.tokenizer), description(options)
+        paths, described = as_list(options.tokenizer), description(options)
+        tokenizers: Any = paths
         if any(described.values()):
-            names = short_names(tokenizers)
-            tokenizers = {
-                names[path]: Tokenizer.from_pretrained(path, **described) for path in dict.fromkeys(tokenizers)
-            }
+            names = short_names(paths)
+            tokenizers = {names[path]: Tokenizer.from_pretrained(path, **described) for path in dict.fromkeys(paths)}
         report = evaluate(tokenizers, corpus.pop("inputs"), baseline=options.baseline, observer=observer, **corpus)
     if options.json is not None:
         print_json(report.to_dict(options.for_size), options.json)

@@ -93,7 +93,7 @@ def _print_vocab(console: Console, figures: VocabFigures) -> None:
         ("vocabulary", f"{format_count(figures.ids, 'id')}{unused}; {format_count(figures.merges, 'merge')}"),
         ("special", f"{', '.join(specials[:LISTED]) or 'none'}{more}"),
         ("incomplete UTF-8", f"{format_count(len(figures.incomplete), 'token')}: {list_tokens(figures.incomplete)}"),
-        *_superwords(figures),
+        *_of_several_words(figures),
     ]
     unreached: dict[str, list[VocabToken]] = {}
     for token in figures.never:
@@ -122,10 +122,10 @@ def _print_vocab(console: Console, figures: VocabFigures) -> None:
         print_table(console, ("rank", "training count", "merge"), merges, "rrl")
 
 
-def _superwords(figures: VocabFigures) -> list[tuple[str, str]]:
+def _of_several_words(figures: VocabFigures) -> list[tuple[str, str]]:
     several = {words: tokens for words, tokens in figures.words.items() if words > 1}
     by_words = ", ".join(f"{tokens:,} of {words}" for words, tokens in several.items())
-    return [("superwords", f"{format_count(sum(several.values()), 'token')}: {by_words} words")] if several else []
+    return [("several words", f"{format_count(sum(several.values()), 'token')}: {by_words} words")] if several else []
 
 
 def _print_corpus(console: Console, figures: CorpusFigures) -> None:

@@ -12,8 +12,8 @@ from bpeflow.cli.settings import add_run_flags, settings_of
 from bpeflow.cli.training import run_training
 from bpeflow.config import COUNT_ONLY, Settings, all_settings, load_values, make_settings, override, replace
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.errors import ConfigError
-from bpeflow.run_dir.layout import COUNTS_FILE, Phase, phase_of
+from bpeflow.errors import ConfigError, SettingsError
+from bpeflow.run_dir.layout import COUNTS_FILE, FIRST_STAGE, Phase, phase_of
 from bpeflow.run_dir.resume import (
     counts_to_resume,
     folder_of_counts,
@@ -108,7 +108,14 @@ def settings_for_learning(
     if out_dir and overrides.get("resume") and (run := recorded_run(Path(out_dir).expanduser())):
         values = run.settings
     values = replace(values, {key: value for key, value in given.items() if key not in COUNT_ONLY})
-    settings = make_settings(Settings, {**override(values, overrides), "skip_merge": False})
+    try:
+        settings = make_settings(Settings, {**override(values, overrides), "skip_merge": False})
+    except SettingsError as error:
+        about, remedy, _ = str(error).partition(": give a larger vocab_size")
+        if remedy and overrides.keys().isdisjoint({"superwords", "transition_size"}) and earlier is not None:
+            first_stage = f"--counts {source / FIRST_STAGE} --out_dir FOLDER"
+            raise SettingsError(f"{about}: a smaller one has no superwords: learn it by {first_stage}") from None
+        raise
     if out_dir is None and settings.out_dir == path.parent and has_tokenizer(folder):
         return settings.model_copy(update={"out_dir": _beside(folder, settings.sizes[-1])})
     return settings

@@ -75,7 +75,7 @@ def make_settings(
 def load_values(path: Path | None, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Read the settings of a training from a YAML config, and override them as `override` does.
 
-    Settings that only other commands have are left out, and named in a message. Raises `ConfigError` if it is not a config.
+    Settings of other commands are left out, and named in a message. Raises `ConfigError` if it is not a config.
     """
     values = read_config(path)
     if ignored := [key for key in values if key not in Settings.model_fields and _command_with(key)]:

@@ -141,7 +141,7 @@ class CorpusSettings(Frozen):
     )
     sources: Annotated[tuple[SourceSettings, ...], BeforeValidator(as_tuple)] = _corpus(
         (),
-        "parts of a mixed corpus that have weights, samples or formats of their own; run.json reports each",
+        "parts of a mixed corpus that have weights, samples or formats of their own",
         "Each has paths and optionally name, exclude, weight, max_bytes, seed, format, text_field and text_column. "
         "input takes such parts, too.",
         example=[{"name": "books", "paths": "books/", "weight": 3}],

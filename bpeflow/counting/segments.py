@@ -197,7 +197,8 @@ class SegmentFolder:
                 )
         _remove_unknown(self.path, known)
         done = format_size(sum(record.weight for record in self._records))
-        log.info("resuming %s, %s of input, from %s", format_count(len(self._records), "segment"), done, self.path)
+        if self._records:
+            log.info("resuming %s, %s of input, from %s", format_count(len(self._records), "segment"), done, self.path)
 
     def _missing(self) -> Iterator[SegmentPart]:
         """Yield the parts of the corpus that are still to be counted, one after another."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from zlib import crc32
 import numpy as np
 
 from bpeflow._util.atomic import atomic_path, check_not_input, check_replaceable, hold_part, remove_dead_parts
+from bpeflow._util.text import short_repr
 from bpeflow.dataset.token_file import DTYPES, Ids, TokenFile, index_path, open_token_files, sidecar_path
 from bpeflow.dataset.token_set import already_exists
 from bpeflow.errors import FormatError, UnknownTokenError
@@ -76,7 +78,7 @@ def decode_file(
     for file in files:
         if not any_tokenizer and file.tokenizer_hash != expected:
             raise FormatError(
-                f"{file.path}: was made by another tokenizer, with the hash {file.tokenizer_hash}; decode it with that "
+                f"{file.path}: was made by another tokenizer, with {_difference(file, tokenizer)}; decode it with that "
                 "tokenizer, or pass --any_tokenizer (any_tokenizer=True) to decode it anyway"
             )
     path = Path(dst)
@@ -102,6 +104,17 @@ def decode_file(
                 if watching is not None:
                     watching.decoding(done * ids.itemsize, total * ids.itemsize)
     return DecodedFile(done, written, perf_counter() - started)
+
+
+def _difference(file: TokenFile, tokenizer: Tokenizer) -> str:
+    """Say how the tokenizer that made a file differs from another, as far as the sidecar tells."""
+    made, ours = file.facts["tokenizer"], {"vocab_size": tokenizer.vocab_size, "pattern": tokenizer.pattern}
+    differing = [
+        f"{key} {short_repr(made[key])} in place of {short_repr(value)}"
+        for key, value in json.loads(json.dumps(ours)).items()
+        if made.get(key, value) != value
+    ]
+    return " and ".join(differing) or "other tokens or merges"
 
 
 def _read(file: TokenFile) -> Iterator[Ids]:

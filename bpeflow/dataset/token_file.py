@@ -134,7 +134,8 @@ def choose_layout(layout: Layout | None, path: Path) -> Layout:
     if layout is None:
         return "npy" if is_npy else "bin"
     if is_npy != (layout == "npy"):
-        raise ConfigError(f"{path}: names end in {NPY_SUFFIX} if the format is npy, and only then; it is {layout}")
+        name = path.with_suffix(NPY_SUFFIX if layout == "npy" else MEGATRON_SUFFIX).name
+        raise ConfigError(f"{path}: is no name for format {layout}: name it {name}, or leave out format (--format)")
     if layout == "megatron" and path.suffix != MEGATRON_SUFFIX:
         raise ConfigError(f"{path}: Megatron-LM reads NAME.bin and NAME.idx; end the name in {MEGATRON_SUFFIX}")
     return layout

@@ -47,6 +47,7 @@ class StageRate:
     workers_alive: int
     workers_busy: float = 0.0  # how many worked since the last sample, on average; the others waited
     gauge: int = 0  # the greatest number that a worker has given to `set_gauge`
+    workers: int = 0  # those alive, and those that have ended
 
 
 @dataclass(frozen=True)
@@ -197,6 +198,7 @@ def _stage_rate(stage: str, last: Snapshot, now: Snapshot, seconds: float) -> St
         workers_alive=sum(meter.pid > 0 for meter in now.meters[stage]),
         workers_busy=(now.seconds(stage)[Activity.WORKING] - last.seconds(stage)[Activity.WORKING]) / seconds,
         gauge=max(meter.gauge for meter in now.meters[stage]),
+        workers=len(now.meters[stage]),
     )
 
 

@@ -76,7 +76,7 @@ def find_pretrained(name: str | Path, revision: str | None = None) -> tuple[Path
     if path.exists():
         return path, None
     hint = "" if name in _TIKTOKEN else suggestion(name, _TIKTOKEN).replace("; ", " (").replace("?", "?)")
-    reasons = [f"{name}: no such file or folder{hint}"]
+    causes, remedies = [f"no such file or folder{hint}"], []
     if name in _TIKTOKEN:
         ranks = _TIKTOKEN[name]
         url = _TIKTOKEN_URL.format(ranks)
@@ -89,21 +89,23 @@ def find_pretrained(name: str | Path, revision: str | None = None) -> tuple[Path
 
             return tiktoken.get_encoding(ranks if name == "gpt2" else name), None
         except ImportError:
-            reasons.append(f"pip install tiktoken; or {by_hand}")
+            causes.append("tiktoken is not installed")
+            remedies.append("pip install tiktoken")
         except Exception as error:  # whatever its way to download raises
-            reasons.append(f"tiktoken cannot download it ({_root_of(error)}): {by_hand}")
+            causes.append(f"tiktoken cannot download it ({_root_of(error)})")
+        remedies.append(by_hand)
     by_hand = "download the repository's tokenizer.json and give its path"
     if _REPOSITORY.fullmatch(name) and (name == "gpt2" or name not in _TIKTOKEN):
         try:
             return _download(name, revision), None
         except ImportError:
-            reasons.append(f"for tokenizers of the HuggingFace hub: pip install 'bpeflow[hub]'; or {by_hand}")
+            causes.append("huggingface_hub, for tokenizers of the HuggingFace hub, is not installed")
+            remedies.append("pip install 'bpeflow[hub]'")
         except Exception as error:  # whatever its way to download raises
-            reasons.append(
-                f"no such tokenizer on the HuggingFace hub, or it cannot be downloaded ({_root_of(error)}): check the "
-                f"path (in {Path.cwd()}) or the name, or {by_hand}"
-            )
-    raise TokenizerNotFoundError("; ".join(reasons))
+            causes.append(f"the HuggingFace hub does not have it, or cannot be reached ({_root_of(error)})")
+            remedies.append(f"check the path (in {Path.cwd()}) or the name")
+        remedies.append(by_hand)
+    raise TokenizerNotFoundError(f"{name}: {', and '.join(causes)}" + f": {', or '.join(remedies)}" * bool(remedies))
 
 
 def _root_of(error: BaseException) -> str:

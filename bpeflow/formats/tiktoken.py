@@ -77,7 +77,14 @@ def load(path: Path, pattern: Pattern | None = None, known: Description | None =
     content = read_bytes(path)
     tokens, ranks = read_ranks(path, content)
     check_bytes(path, tokens.singles())
-    arguments = known or _read_sidecar(path) or find_ranks(content, path.parent)
+    found = find_ranks(content, path.parent)
+    if known and found and known.pattern != found.pattern:
+        log.warning(
+            "%s is a published file whose own pattern is %s, and known (--known) replaces it by %s, with other special "
+            "tokens: leave out known for the tokenizer as it was published",
+            *(path, found.pattern, known.pattern),
+        )
+    arguments = known or _read_sidecar(path) or found
     if arguments is None:
         if pattern is None:
             raise FormatError(

@@ -110,9 +110,14 @@ class PlainObserver(ActivityObserver):
         self._stream = stream
         self._activities: dict[str, _Activity] = {}
         self._share = ""
+        self._sampled = 0.0
 
     def monitored(self, sample: MonitorSample) -> None:
-        parts = [f"{time.strftime('%H:%M:%S')} {sample.line()}", self._share, bottleneck_line(sample)]
+        now = time.time()
+        decimal = f".{int(now % 1 * 10)}" if 0 <= sample.elapsed - self._sampled < 1 else ""
+        self._sampled = sample.elapsed
+        clock = time.strftime("%H:%M:%S", time.localtime(now)) + decimal
+        parts = [f"{clock} {sample.line()}", self._share, bottleneck_line(sample)]
         self._print(" | ".join(filter(None, parts)))
 
     def advance_to(self, name: str, done: int, total: int | None) -> None:
@@ -155,7 +160,7 @@ def bottleneck_line(sample: MonitorSample) -> str:
         busy = sum(process.cpu_percent for process in sample.processes) / 100
     else:
         busy = sum(rate.workers_busy for rate in sample.stages.values())
-    workers = sum(rate.workers_alive for name, rate in sample.stages.items() if name == stage)
+    workers = sample.stages[stage].workers if stage in sample.stages else cores
     remedy = _REMEDIES.get(stage) if workers < cores else None  # more workers than cores do not help
     if busy >= _ALL_CORES * cores:
         remedy = f"all {cores} cores are busy"

@@ -148,10 +148,14 @@ def log_nothing_left(folder: Path, settings: Settings, report: RunReport) -> Non
 def how_to_continue(folder: Path) -> str:
     """Say how to continue a run that has just failed or been interrupted, for the command line."""
     resume = f"--resume --out_dir {quote(os.fspath(folder))}"
-    if phase_of(folder) <= Phase.STARTED:
+    phase, is_finished = phase_of(folder), (folder / REPORT_FILE).exists()
+    if phase == Phase.NONE and is_finished:
+        return f"{folder} has a finished run, which is as it was"
+    if phase <= Phase.STARTED:
         return (
-            f"{folder}: nothing of this run is kept, so it must start from the beginning; counts are saved when they "
-            "are complete, or after each segment (segment_size)"
+            f"{folder}: nothing of this run is kept, so it must start from the beginning"
+            f"{', and the finished run there is as it was' if is_finished else ''}; counts are saved when they are "
+            "complete, or after each segment (segment_size)"
         )
     try:
         record = read_record(folder)

@@ -300,7 +300,7 @@ class _Training:
                 report = replace(
                     start_report(settings), corpus=earlier.corpus, counting=earlier.counting, resumed=COUNTS_FILE
                 )
-            while (result := self._learn(counts, report, folder)) is None:
+            while isinstance(result := self._learn(counts, report, folder), int):
                 folder.begin(settings, stale=(REPORT_FILE, COUNTS_FILE, CHECKPOINT_FILE))
                 if self._cut is not None and counts.cut is not None:
                     self._cut.lower(counts.cut)
@@ -344,10 +344,10 @@ class _Training:
                 report = replace(report, corpus=earlier.corpus, counting=earlier.counting)
                 _warn_of_left_out(earlier.settings["special_tokens"], settings.special_tokens)
             result = self._learn(counts, report, folder)
-            if result is None:
+            if isinstance(result, int):
                 raise ConfigError(
                     f"vocab_size: chunks were cut for fewer superwords than {settings.sizes[-1]:,} entries take when "
-                    f"{counts_path} was counted: give a smaller one, or train from the corpus"
+                    f"{counts_path} was counted: give at most {result:,}, or train from the corpus"
                 )
             return result
 
@@ -378,10 +378,10 @@ class _Training:
             corpus.forget_segments()
         return counted.counts, report
 
-    def _learn(self, counts: PretokenCounts, report: RunReport, folder: RunDir) -> TrainResult | None:
+    def _learn(self, counts: PretokenCounts, report: RunReport, folder: RunDir) -> TrainResult | int:
         """Learn the merges, write a tokenizer of each size, and complete the run.
 
-        Return None if pre-tokens were cut where further merges may be.
+        Return the largest possible size instead if pre-tokens were cut where further merges may be.
         """
         settings, spec, learned, checkpoint = self._settings, None, None, None
         if folder.unfinished is not None and not settings.skip_merge:
@@ -396,7 +396,7 @@ class _Training:
             specs = [self._spec_of_size(learned, size) for size in settings.sizes]
             full = len(specs[-1].vocab) == settings.sizes[-1]
             if not full and counts.cut and counts.cut.lowest_count > settings.min_frequency:
-                return None
+                return len(specs[-1].vocab)
             for size, spec in zip(settings.sizes, specs, strict=True):
                 subfolder = "" if size == settings.sizes[-1] else vocab_subfolder(size)
                 folder.write_tokenizer(spec, subfolder, settings.output)
