@@ -41,7 +41,7 @@ def show_parser() -> Parser:
     """Return the parser of its flags."""
     parser = Parser("show", _DESCRIPTION, "TOKENIZER [TEXT | -] [flags]")
     parser.add_argument(
-        "tokenizer", metavar="TOKENIZER", type=Path, help="run folder, or tokenizer in any known format"
+        "tokenizer", metavar="TOKENIZER", type=Path, help="run folder, tokenizer in any known format, or published name"
     )
     parser.add_argument("text", metavar="TEXT", nargs="?", help="text to show, or - for standard input")
     parser.add_argument(

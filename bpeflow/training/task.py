@@ -25,7 +25,7 @@ from bpeflow.config import MergeSettings, Settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import any_format as formats
-from bpeflow.formats import gpt2
+from bpeflow.formats import gpt2, hub
 from bpeflow.formats.tokenizer_spec import HasSpec, TokenizerSpec, TransformersOptions
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.vocab import Merge, Vocab
@@ -132,16 +132,18 @@ def _load(path: Path, settings: Settings) -> TokenizerSpec:
         raise ConfigError("init_from was a tokenizer in memory, which has to be given again")
     given = settings.pattern if "pattern" in settings.model_fields_set else None
     try:
-        format_, file = formats.find_format(path)
+        found, known = hub.find_pretrained(path)
+        format_, file = formats.find_format(found) if isinstance(found, Path) else (None, Path())
+        name = format_ and format_.name
         try:
-            base = formats.load(path)
+            base = formats.load(found, known=known)
         except FormatError:
-            if given is None or format_.name != "tiktoken":  # ranks alone have no pattern
+            if given is None or name != "tiktoken":  # ranks alone have no pattern
                 raise
-            base = formats.load(path, given)
+            base = formats.load(found, given)
     except FormatError as error:
         raise type(error)(f"init_from: {error}") from None
-    alone = format_.name == "gpt2" and not (file.parent / gpt2.TOKENIZER_FILE).is_file()
+    alone = name == "gpt2" and not (file.parent / gpt2.TOKENIZER_FILE).is_file()
     if alone and base.pattern == "gpt2":  # not the two files of another known tokenizer
         base = replace(base, normalizer=settings.normalizer)
         if given is not None:
