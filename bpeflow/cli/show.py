@@ -62,7 +62,7 @@ def run_show(options: Namespace) -> None:
     if options.text is None and options.inputs is None:
         raise ConfigError(
             f"no text after the tokenizer, {os.fspath(options.tokenizer)!r}: add a TEXT to show, - for standard input, "
-            "or --input PATH"
+            "or --input PATH (before --pattern and --special_tokens, which take all words after them)"
         )
     if options.text is not None and options.inputs is not None:
         raise ConfigError("give a TEXT to show or --input PATH, not both")

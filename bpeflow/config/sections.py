@@ -291,6 +291,6 @@ def as_thin_rare(value: object) -> object:
     if not isinstance(value, str):
         return value
     pairs = [part.partition("=") for part in value.split(",")]
-    if not all(equals for _, equals, _ in pairs):
+    if len(pairs) != 2 or not all(equals for _, equals, _ in pairs):
         raise ValueError("need below=N,keep=FRACTION, such as below=5,keep=0.1")
     return {key.strip(): number.strip() for key, _, number in pairs}

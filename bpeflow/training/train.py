@@ -288,7 +288,10 @@ class _Training:
                 from bpeflow.training.cut import CutCounting, why_whole
 
                 why = why_whole(settings, corpus, text_bytes, documents)
-                log.info("superwords: %s", f"chunks are counted whole: {why}" if why else "chunks are cut")
+                log.info(
+                    "superwords: %s",
+                    f"chunks are counted whole, with the same result: {why}" if why else "chunks are cut",
+                )
                 self._cut = None if why else CutCounting(self._base, settings)
             if found is None:
                 counts, report = self._count(corpus, folder)
