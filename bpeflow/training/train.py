@@ -315,7 +315,7 @@ class _Training:
 
         Return the size of the text.
         """
-        log.info("superwords: the first stage, to %d entries", self._settings.transition)
+        log.info("superwords: the first stage, to %s entries", f"{self._settings.transition:,}")
         first = _Training(first_stage_settings(self._settings, within), None, self._observer).of_corpus(documents)
         if first.spec is None:
             raise ConfigError(f"{self._settings.out_dir}: the first stage has no vocabulary: start over with --restart")

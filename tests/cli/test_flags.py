@@ -95,7 +95,10 @@ def test_a_vocabulary_size_in_thousands(corpus: Path) -> None:
         (["encode", "run", "c.txt", "o.bin"], "did you mean --tokenizer run --input c.txt --out o.bin?"),
         (["evaluate", "ok", "--input", "f"], "unexpected argument 'ok'; did you mean --tokenizer ok?"),
         (["evaluate", "ok", "-i", "f", "--tokenizer=g"], "unexpected argument 'ok' (see bpeflow evaluate --help)"),
-        (["encode", "--tokenizer", "a", "b", "-i", "f"], "unexpected argument 'b': --tokenizer takes one value (see"),
+        (
+            ["encode", "--tokenizer", "a", "b", "-i", "f", "-o", "o"],
+            "unexpected argument 'b': --tokenizer takes one value",
+        ),
         (["show", "ok", "the", "fox"], "unexpected argument 'fox': put a TEXT of several words in quotes (see"),
         (["convert", "ok", "--special_tokens", "<s>", "o"], "missing: DST; --special_tokens takes all words after it"),
         (["merge", "ok"], "unexpected argument 'ok'; did you mean --counts ok?"),
