@@ -70,6 +70,9 @@ def merge(source: Path, config: Path | None, overrides: Mapping[str, Any], quiet
     if path.suffix == ".npz":
         counts.kept_in(path)
     settings = settings_for_learning(earlier, path, source, config, overrides)
+    folder = source if source.is_dir() else path.parent
+    if config is None and not overrides and earlier and settings.out_dir != folder:
+        raise ConfigError(f"{source} has been learned with these settings: give another, such as --vocab_size")
     counts_path = str(source / COUNTS_FILE if source.is_dir() else source)  # their final place
     run_training(
         settings,
@@ -113,8 +116,6 @@ def settings_for_learning(
     values = replace(values, {key: value for key, value in given.items() if key not in COUNT_ONLY})
     settings = make_settings(Settings, {**override(values, overrides), "skip_merge": False})
     if out_dir is None and settings.out_dir == path.parent and has_tokenizer(folder):
-        if config is None and not overrides:
-            raise ConfigError(f"{folder} has been learned with these settings: give another, such as --vocab_size")
         return settings.model_copy(update={"out_dir": _beside(folder, settings.sizes[-1])})
     return settings
 

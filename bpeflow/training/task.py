@@ -25,7 +25,7 @@ from bpeflow.config import MergeSettings, Settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import any_format as formats
-from bpeflow.formats import gpt2, hub
+from bpeflow.formats import gpt2
 from bpeflow.formats.tokenizer_spec import HasSpec, TokenizerSpec, TransformersOptions
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.vocab import Merge, Vocab
@@ -128,6 +128,8 @@ def check_formats(settings: Settings, base: TokenizerSpec | None) -> None:
 
 
 def _load(path: Path, settings: Settings) -> TokenizerSpec:
+    from bpeflow.formats import hub  # for a tokenizer to extend only
+
     if str(path) == TOKENIZER:
         raise ConfigError("init_from was a tokenizer in memory, which has to be given again")
     given = settings.pattern if "pattern" in settings.model_fields_set else None
