@@ -241,6 +241,7 @@ def test_the_sidecar_describes_the_origin_of_the_tokens(tmp_path: Path) -> None:
     assert facts.pop("bpeflow")
     assert facts.pop("settings")["bad_records"] == "error"
     assert facts.pop("text_bytes") == done.bytes
+    assert facts.pop("split_documents") == {"train": done.documents}
     assert facts.pop("crc32") == f"{crc32((tmp_path / 'train.bin').read_bytes()):08x}"
     end_id = tokenizer.special_tokens[EOT]
     assert facts == {
@@ -325,7 +326,8 @@ def test_a_full_uint16_vocabulary_has_room_for_documents(tmp_path: Path) -> None
 
 
 def test_output_never_replaces_input(tmp_path: Path) -> None:
-    [path] = write_files(tmp_path, [b"hello"])
+    path = tmp_path / "text.bin"
+    path.write_bytes(b"hello")
     (tmp_path / "link.bin").symlink_to(path)
     for out in (path, tmp_path / "link.bin"):
         with pytest.raises(ConfigError, match="is one of the input files and would be overwritten"):
