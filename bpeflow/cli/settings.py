@@ -128,9 +128,8 @@ def corpus_of(
     _add_arguments(options, config)
     ignored = Settings.model_fields.keys() - CorpusSettings.model_fields.keys() - {"engine"}
     values = {key: config[key] for key in config if key in model.model_fields.keys() - ignored}
-    inputs = [*as_list(values.pop("input", [])), *as_list(values.pop("sources", []))]
     values = override(values, settings_of(options))
-    inputs = values.pop("input", inputs)
+    inputs = [*as_list(values.pop("input", [])), *as_list(values.pop("sources", []))]
     if required and not inputs:
         raise ConfigError("missing: --input, or --config with an input")
     return {**values, "inputs": inputs}

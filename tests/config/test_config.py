@@ -74,6 +74,13 @@ def test_overrides_go_over_the_file_and_reach_into_sections(tmp_path: Path) -> N
     assert settings.engine.retries == 2
 
 
+def test_an_input_replaces_the_sources_of_a_config(tmp_path: Path) -> None:
+    path = write(tmp_path, "sources: [{paths: a}, {paths: b, weight: 2}]\nvocab_size: 300")
+    assert [source.paths for source in load_settings(path, {"input": "c"}).sources] == [("c",)]
+    path = write(tmp_path, "input: a\nsources: [{paths: b}]\nvocab_size: 300")
+    assert [source.paths for source in load_settings(path, {"sources": [{"paths": "c"}]}).sources] == [("c",)]
+
+
 def test_a_config_may_have_dotted_keys(tmp_path: Path) -> None:
     settings = load_settings(write(tmp_path, "input: a\nvocab_size: 300\nmonitor: true\nmonitor.interval: 3"))
     assert settings.monitor.enabled
@@ -166,7 +173,10 @@ def test_settings_are_frozen() -> None:
         ({"special_tokens": ["<s>,[PAD]", "x"]}, "'<s>,.PAD.' looks like several tokens"),
         ({"special_tokens": "a,b"}, "'a,b' looks like several tokens"),
         ({"engine": "rai"}, "engine.kind: must be 'local' or 'ray', found 'rai'"),
-        ({"special_tokens": [""]}, "special_tokens"),
+        ({"special_tokens": [""]}, "special_tokens: a special token must not be an empty string"),
+        ({"special_tokens": 5}, "special_tokens: special token 5 is int, not str"),
+        ({"special_tokens": [b"<s>"]}, "special_tokens: special token b'<s>' is bytes, not str"),  # as in Tokenizer
+        ({"special_tokens": ["<s>\ud800"]}, "has a lone surrogate"),
         ({"special_tokens": ["Ġ"]}, "special token 'Ġ' is the printable form of byte 0x20"),
         ({"special_tokens": {"a"}}, "a set has no order"),
         ({"vocab_size": 2**32 - 1}, "vocab_size: must be less than 4,294,967,295"),

@@ -121,7 +121,7 @@ def test_it_can_be_given_after_counting(corpus: str, tmp_path: Path, monkeypatch
     ("value", "said"),
     [
         ("5", "thin_rare: need below=N,keep=FRACTION, such as below=5,keep=0.1, found '5'"),
-        ("below=5", "thin_rare.keep is missing"),
+        ("below=5", "need below=N,keep=FRACTION, such as below=5,keep=0.1, found 'below=5'"),
         ("below=5,keep=0.4", "thin_rare.keep: need one divided by a whole number"),
         ("belo=5,keep=1", "unknown setting thin_rare.belo (did you mean thin_rare.below?)"),
     ],
