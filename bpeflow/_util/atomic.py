@@ -136,10 +136,16 @@ def publish(files: Mapping[Path, Path], stale: Iterable[Path] = ()) -> None:
 
 @contextmanager
 def name_errors(path: Path, temporary: Path | None = None) -> Iterator[None]:
-    """Add the path to an `OSError` that names no file, or the temporary one."""
+    """Add the path to an `OSError` that names no file, or the temporary one.
+
+    Raises `FormatError` if there cannot be a temporary file in its folder, such as one below ``/proc``.
+    """
     try:
         yield
     except OSError as error:
+        is_missing = error.errno == errno.ENOENT and error.filename == str(temporary)
+        if is_missing and temporary and temporary.parent.is_dir():
+            raise FormatError(f"{path}: its folder does not let files be created, so write elsewhere") from error
         if error.errno is not None and error.filename in (None, str(temporary)):
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise

@@ -290,7 +290,9 @@ class _Training:
                 why = why_whole(settings, corpus, text_bytes, documents)
                 log.info(
                     "superwords: %s",
-                    f"chunks are counted whole, with the same result: {why}" if why else "chunks are cut",
+                    f"chunks are counted whole, with the same result: {why}"
+                    if why
+                    else "chunks are cut at pairs of tokens too rare to be merged, with the same result in less memory",
                 )
                 self._cut = None if why else CutCounting(self._base, settings)
             if found is None:

@@ -99,6 +99,10 @@ def test_a_vocabulary_size_in_thousands(corpus: Path) -> None:
             ["encode", "--tokenizer", "a", "b", "-i", "f", "-o", "o"],
             "unexpected argument 'b': --tokenizer takes one value",
         ),
+        (
+            ["--vocab_size", "32k", "64k"],
+            "unexpected argument '64k': --vocab_size takes one value; for several: --vocab_s",
+        ),
         (["show", "ok", "the", "fox"], "unexpected argument 'fox': put a TEXT of several words in quotes (see"),
         (["convert", "ok", "--special_tokens", "<s>", "o"], "missing: DST; --special_tokens takes all words after it"),
         (["merge", "ok"], "unexpected argument 'ok'; did you mean --counts ok?"),
@@ -145,7 +149,7 @@ def test_a_vocabulary_size_in_thousands(corpus: Path) -> None:
 def test_an_error_is_one_line_with_the_remedy(
     argv: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sized = [] if "vocab_size=32q" in argv else ["--vocab_size=300"]
+    sized = [] if {"vocab_size=32q", "64k"} & {*argv} else ["--vocab_size=300"]
     assert main(argv if argv[0] in COMMANDS else ["--input", "x", *sized, *argv]) == 2
     out, err = capsys.readouterr()
     assert complaint in err

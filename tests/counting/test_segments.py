@@ -161,6 +161,18 @@ def test_a_corpus_of_one_segment_leaves_the_folder_alone(
 # ---- resuming ----
 
 
+def test_a_run_without_a_finished_segment_starts_again_without_a_word(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    for done in (0, 2):
+        fail_after(done, counter(corpus, tmp_path / "run", segment_size="8kb", chunk_size="2kb"), monkeypatch)
+        assert has_segments(tmp_path / "run" / SEGMENTS)
+    assert "resuming" not in caplog.text
+    counter(corpus, tmp_path / "run", segment_size="8kb", chunk_size="2kb").count()
+    assert "resuming 2 segments" in caplog.text
+
+
 @pytest.mark.parametrize("done", [1, 3])
 def test_finished_segments_are_resumed(
     corpus: Path, tmp_path: Path, done: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -285,7 +285,10 @@ def test_invalid_utf8_is_named_with_its_position_and_no_files_are_left(pattern: 
         ({"separator": "||"}, "separator: '||' is not a special token of the tokenizer, .* give end_token"),
         ({"num_threads": 0}, "num_threads: must be at least 1, found 0"),
         ({"format": "numpy"}, "format: must be 'bin', 'npy' or 'megatron', found 'numpy'"),
-        ({"format": "npy"}, "train.bin: names end in .npy if the format is npy, and only then; it is npy"),
+        (
+            {"format": "npy"},
+            r"train.bin: is no name for format npy: name it train.npy, or leave out format \(--format\)",
+        ),
         ({"shard_tokens": 0}, "shard_tokens: must be at least 1, found 0"),
         (
             {"shard_tokens": 1.5},

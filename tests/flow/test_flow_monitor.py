@@ -56,7 +56,7 @@ def test_it_samples_at_an_interval_and_once_at_the_end() -> None:
     assert during.stages["chunk reader"].workers_alive == 1
     last = samples[-1]
     rate = last.stages["counter"]
-    assert rate == StageRate(rate.items_per_second, rate.weight_per_second, 40, 400, 0, rate.workers_busy)
+    assert rate == StageRate(rate.items_per_second, rate.weight_per_second, 40, 400, 0, rate.workers_busy, workers=2)
     assert last.stages["chunk reader"].items == 40
     assert [process.pid for process in last.processes] == [os.getpid()]
     assert [sample.elapsed for sample in samples] == sorted(sample.elapsed for sample in samples)

@@ -15,11 +15,13 @@ from bpeflow.progress.observer import PlainObserver, bottleneck_line, time_left
 from bpeflow.progress.terminal import TerminalObserver
 
 
-def sample(bottleneck: str | None = "counter", cpu: float = 45.0, *, measured: bool = True) -> MonitorSample:
+def sample(
+    bottleneck: str | None = "counter", cpu: float = 45.0, *, measured: bool = True, alive: int = 2
+) -> MonitorSample:
     queues = {"chunk_queue": QueueDepth(60, 3000), "counter_queue": QueueDepth(3, 10), "merged_queue": QueueDepth(0, 0)}
     stages = {
         "chunk reader": StageRate(190.2, 0, 5000, 0, 1),
-        "counter": StageRate(180, 412.14e6, 4300, 10**9, 2, 1.9, 1_234_567),
+        "counter": StageRate(180, 412.14e6, 4300, 10**9, alive, 1.9, 1_234_567, 2),
         "merger": StageRate(0, 0, 0, 0, 1),
     }
     processes = (
@@ -158,6 +160,7 @@ def test_the_remedy_of_a_bottleneck() -> None:
     assert bottleneck_line(sample("merger")) == "bottleneck: merger, add -m"
     assert bottleneck_line(sample("main")) == "bottleneck: main"
     assert bottleneck_line(sample("counter")) == "bottleneck: counter"  # there are as many as cores
+    assert bottleneck_line(sample("counter", alive=1)) == "bottleneck: counter"  # one has ended
     assert bottleneck_line(sample(cpu=99.0)) == "bottleneck: counter, all 2 cores are busy"
 
 
@@ -176,6 +179,15 @@ def test_a_log_gets_a_line_with_the_time() -> None:
     assert len(time) == len("12:00:00")
     assert queues.startswith("chunk_queue: 60, counter_queue: 3, merged_queue: 0 | chunk reader: 190 items/s, ")
     assert queues.endswith("| 50%, 0:00 left | bottleneck: counter\n")
+
+
+def test_lines_of_less_than_a_second_apart_have_decimals() -> None:
+    screen = io.StringIO()
+    observer = PlainObserver(screen)
+    for elapsed in (0.5, 1.0, 11.0):
+        observer.monitored(replace(sample(), elapsed=elapsed))
+    lengths = [len(line.split()[0]) for line in screen.getvalue().splitlines()]
+    assert lengths == [len("12:00:00.5"), len("12:00:00.5"), len("12:00:00")]
 
 
 def test_the_pipeline_is_shown_while_it_runs() -> None:

@@ -12,7 +12,8 @@ from bpeflow._util.atomic import checksummed, verified
 from bpeflow.cli.main import main
 from bpeflow.counting.segments import SegmentPlan
 from bpeflow.errors import BpeflowError, ResumeError
-from bpeflow.run_dir.layout import SETTINGS_FILE, UNFINISHED
+from bpeflow.run_dir.layout import REPORT_FILE, SETTINGS_FILE, UNFINISHED
+from bpeflow.run_dir.resume import how_to_continue
 
 RESULTS = ("counts.npz", "vocab.json", "merges.txt", "bpeflow.json")
 INTERRUPTED = {
@@ -181,6 +182,23 @@ def test_changed_settings_that_apply_are_printed(
     assert len(bpeflow.Tokenizer.load(run).vocab) == 262
 
 
+def test_an_interruption_leaves_a_finished_run(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bpeflow.train(settings_of(corpus, tmp_path))
+    before = results(tmp_path)
+
+    def fail(*_: object, **__: object) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bpeflow.training.train.find_counts", fail)
+    assert main(["--resume", "--out_dir", str(tmp_path)]) == 130
+    err = capsys.readouterr().err
+    assert f"{tmp_path} has a finished run, which is as it was" in err
+    assert "nothing of this run is kept" not in err
+    assert results(tmp_path) == before
+
+
 @pytest.mark.parametrize(
     ("at", "said"),
     [
@@ -206,5 +224,8 @@ def test_an_interrupted_command_says_how_to_continue(
     assert said in hint
     assert (str(run) in hint, last) == (True, "bpeflow: interrupted")
     monkeypatch.undo()
+    if at == "before counting":
+        (run / REPORT_FILE).touch()
+        assert "and the finished run there is as it was" in how_to_continue(run)
     if at == "while learning":
         assert main(hint.partition("to continue: bpeflow ")[2].split()) == 0

@@ -51,6 +51,7 @@ def test_every_backend_is_measured_in_every_round(counts_file: Path, capsys: pyt
     )
     assert (report["distinct_pretokens"], report["merges"], report["settings"]["vocab_size"]) == (4, 6, 262)
     assert err.count("python: ") == 3
+    assert err.startswith("the python backend takes part, and may take minutes: --backends names others\n")
 
 
 def test_a_run_folder_brings_its_settings_and_quiet_prints_the_table_only(

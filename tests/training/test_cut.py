@@ -225,8 +225,13 @@ def test_merging_again_stays_within_what_the_cut_allows(corpus: Path, whole: Pat
     merge(tmp_path / "run", None, {"vocab_size": 430, "out_dir": tmp_path / "less"}, quiet=True)
     vocab = bpeflow.Tokenizer.load(whole).vocab
     assert bpeflow.Tokenizer.load(tmp_path / "less").vocab.tokens == vocab.tokens[:430]
-    with pytest.raises(ConfigError, match="cut for fewer superwords"):
+    with pytest.raises(ConfigError, match=r"cut for fewer superwords .* give at most [\d,]+, or train") as caught:
         merge(tmp_path / "run", None, {"vocab_size": 2000, "out_dir": tmp_path / "more"}, quiet=True)
+    most = int(str(caught.value).split("at most ")[1].split(", or")[0].replace(",", ""))
+    with pytest.raises(ConfigError, match="cut for fewer superwords"):
+        merge(tmp_path / "run", None, {"vocab_size": most + 1, "out_dir": tmp_path / "more"}, quiet=True)
+    merge(tmp_path / "run", None, {"vocab_size": most, "out_dir": tmp_path / "most"}, quiet=True)
+    assert len(bpeflow.Tokenizer.load(tmp_path / "most").vocab) == most
     counts = tmp_path / "run" / "counts.npz"
     with pytest.raises(ConfigError, match="were cut for superwords"):
         values = {"superwords": False, "transition_size": None, "vocab_size": 300, "out_dir": tmp_path / "bpe"}

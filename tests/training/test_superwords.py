@@ -162,7 +162,7 @@ def test_superwords_are_reported_and_inspected(tmp_path: Path, capsys: pytest.Ca
     assert words == Counter(len(token.decode(errors="ignore").split()) for token in tokens)
     assert words[2] > 0
     assert main(["inspect", str(tmp_path)]) == 0
-    assert "superwords" in capsys.readouterr().out
+    assert re.search(r"several words +\d+ tokens?: \d+ of 2", capsys.readouterr().out)
     for folder, stages in (".", {1, 2}), ("vocab_295", {1, 2}), ("vocab_280", {1}):
         assert main(["show", str(tmp_path / folder), " of the people", "--explain"]) == 0
         shown = capsys.readouterr().out
@@ -301,6 +301,19 @@ def test_a_run_in_a_folder_named_first_stage_is_not_replaced_without_overwrite(t
     train({"input": iter([TEXT]), "vocab_size": 300, "out_dir": tmp_path / "first_stage"})
     with pytest.raises(AlreadyExistsError, match="a finished run in first_stage"):
         train({"input": iter([TEXT]), "vocab_size": 300, "out_dir": tmp_path})
+
+
+def test_a_vocabulary_without_superwords_is_merged_from_the_first_stage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, less = tmp_path / "run", tmp_path / "less"
+    train({**corpus_in(tmp_path), "out_dir": run})
+    assert main(["merge", "--counts", str(run), "--vocab_size", "280"]) == 2
+    err = capsys.readouterr().err
+    remedy = f"--counts {run}/first_stage --out_dir FOLDER"
+    assert f"a smaller one has no superwords: learn it by {remedy}" in err
+    assert main(["merge", *remedy.replace("FOLDER", str(less)).split(), "--vocab_size", "280"]) == 0
+    assert bpeflow.Tokenizer.load(less).vocab.tokens == bpeflow.Tokenizer.load(run).vocab.tokens[:280]
 
 
 def test_merging_again_begins_with_the_first_stage_beside_the_counts(tmp_path: Path) -> None:
