@@ -53,8 +53,8 @@ def special_bytes(token: str) -> bytes:
         raise ConfigError("a special token must not be an empty string")
     try:
         return token.encode()
-    except UnicodeEncodeError as error:
-        raise ConfigError(f"the special token {token!r} is not valid Unicode: {error.reason}") from None
+    except UnicodeEncodeError:
+        raise ConfigError(f"the special token {token!r} has a lone surrogate, which is not valid Unicode") from None
 
 
 def end_of_document(special_tokens: Iterable[str]) -> str | None:

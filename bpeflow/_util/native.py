@@ -70,7 +70,7 @@ def check_status(status: int, function: Any, arguments: tuple[Any, ...] = ()) ->
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     errors: dict[int, BpeflowError] = {
-        1: NativeMemoryError(f"no memory for {name}"),
+        1: NativeMemoryError(f"out of memory (in {name})"),
         2: CountOverflowError(f"{name}: a count does not fit 64 bits; count less text, or in parts"),
         3: NativeError(
             f"{name}: too large: 2^32 - 3 or more bytes in one pre-token, or 2^32 - 1 or more tokens, pairs or "

@@ -27,7 +27,8 @@ from bpeflow.training.train import train_from_counts
 _DESCRIPTION = """\
 Learn merges from counts that a run has saved: another vocabulary size or backend, without counting again. The
 settings of that run apply; a config and flags override them. Without --out_dir, a run that has
-no tokenizer yet is completed; otherwise the new tokenizer is written beside it, to a folder such as runs/mine-16000.
+no tokenizer yet is completed; otherwise the new tokenizer is written beside it, to a folder named after the size that
+was asked for, such as runs/mine-16000.
 
   bpeflow merge --counts runs/mine --vocab_size 16000
   bpeflow merge --counts counts.tsv --vocab_size 1000 --backend python --out_dir runs/small
@@ -38,13 +39,15 @@ no tokenizer yet is completed; otherwise the new tokenizer is written beside it,
 #: Settings that do not concern learning.
 NOT_LEARNING = COUNT_ONLY | {"skip_merge", "engine", "monitor"}
 
+#: Why settings of counting are refused.
+_COUNTS_AGAIN = "concerns counting, which merge does not repeat: train again for another value"
+
 
 def merge_parser() -> Parser:
     """Return the parser of its flags."""
     parser = Parser("merge", _DESCRIPTION, "--counts PATH [flags]")
     counting = (setting for setting in all_settings(Settings) if setting.key in COUNT_ONLY)
-    reason = "concerns counting, which merge does not repeat"
-    parser.refused |= {flag: reason for setting in counting for flag in setting.flags or ()}
+    parser.refused |= {flag: _COUNTS_AGAIN for setting in counting for flag in setting.flags or ()}
     add_counts_flag(parser, required=False)  # not with --resume
     add_run_flags(parser, NOT_LEARNING)
     return parser
@@ -67,6 +70,9 @@ def merge(source: Path, config: Path | None, overrides: Mapping[str, Any], quiet
     if path.suffix == ".npz":
         counts.kept_in(path)
     settings = settings_for_learning(earlier, path, source, config, overrides)
+    folder = source if source.is_dir() else path.parent
+    if config is None and not overrides and earlier and settings.out_dir != folder:
+        raise ConfigError(f"{source} has been learned with these settings: give another, such as --vocab_size")
     counts_path = str(source / COUNTS_FILE if source.is_dir() else source)  # their final place
     run_training(
         settings,
@@ -96,7 +102,7 @@ def settings_for_learning(
 ) -> Settings:
     """Return the settings of the run that counted, overridden by a config and by flags that concern learning."""
     if ignored := [key for key in overrides if key.partition(".")[0] in COUNT_ONLY]:
-        raise ConfigError(f"{ignored[0]} concerns counting, which merge does not repeat")
+        raise ConfigError(f"{ignored[0]} {_COUNTS_AGAIN}")
     values: dict[str, Any] = {"input": str(path)}
     folder = source if source.is_dir() else path.parent
     if earlier is not None:

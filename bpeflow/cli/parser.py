@@ -61,6 +61,7 @@ class Parser(argparse.ArgumentParser):
         self.settings: dict[str, Setting] = {}
         self.refused: dict[str, str] = {}
         self._outputs: list[str] = []
+        self._greedy = ""  # the last flag that takes several words
         width = min(_WIDTH, get_terminal_size().columns)
         paragraphs = (
             text if text.startswith(" ") else fill(" ".join(text.split()), width) for text in description.split("\n\n")
@@ -88,6 +89,8 @@ class Parser(argparse.ArgumentParser):
             words = [*takewhile(lambda word: not word.startswith("-"), argv)]
             self._refuse_positional(words, argv)  # before flags that are missing
         self._refuse_repeated(argv)
+        lists = {name for argument in self.arguments if argument.nargs == "+" for name in argument.option_strings}
+        self._greedy = next((word for word in reversed(argv) if word in lists), "")
         options, rest = self.parse_known_intermixed_args(argv)  # an optional argument may follow flags
         for word in rest:
             if word.startswith("-"):
@@ -112,6 +115,9 @@ class Parser(argparse.ArgumentParser):
         for expected in ("expected one argument", "expected at least one argument"):
             message = message.replace(expected, "needs a value (--flag=VALUE if that begins with a dash)")
         is_positional = message.startswith("missing: ") and "--" not in message
+        if is_positional and self._greedy:
+            missing = message.removeprefix("missing: ")
+            message += f"; {self._greedy} takes all words after it: put {missing} before it"
         raise ConfigError(f"{message} ({f'usage: {self.usage}' if is_positional else f'see {self.prog} --help'})")
 
     def _refuse_repeated(self, argv: Sequence[str]) -> None:
@@ -133,7 +139,12 @@ class Parser(argparse.ArgumentParser):
         given = {word.partition("=")[0] for word in argv}
         if argv[: argv.index(words[0])][-1:] == ["--json"]:
             self.error(f"--json takes no value, as it prints: --json > {quote(words[0])}")
+        if any(argument.metavar == "TEXT" and not argument.option_strings for argument in self.arguments):
+            self.error(f"unexpected argument {words[0]!r}: put a TEXT of several words in quotes")
         flags = {argument.option_strings[0]: argument for argument in self.arguments if argument.option_strings}
+        before = argv[: argv.index(words[0])][-2:-1]
+        if before and before[0] in flags and flags[before[0]].nargs is None:
+            self.error(f"unexpected argument {words[0]!r}: {before[0]} takes one value")
         required = (name for name, argument in flags.items() if argument.required or name == "--counts")
         expected = ["--input", *required]
         missing = [name for name in expected if name in flags and given.isdisjoint(flags[name].option_strings)]

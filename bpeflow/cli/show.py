@@ -41,7 +41,7 @@ def show_parser() -> Parser:
     """Return the parser of its flags."""
     parser = Parser("show", _DESCRIPTION, "TOKENIZER [TEXT | -] [flags]")
     parser.add_argument(
-        "tokenizer", metavar="TOKENIZER", type=Path, help="run folder, or tokenizer in any known format"
+        "tokenizer", metavar="TOKENIZER", type=Path, help="run folder, tokenizer in any known format, or published name"
     )
     parser.add_argument("text", metavar="TEXT", nargs="?", help="text to show, or - for standard input")
     parser.add_argument(
@@ -62,7 +62,7 @@ def run_show(options: Namespace) -> None:
     if options.text is None and options.inputs is None:
         raise ConfigError(
             f"no text after the tokenizer, {os.fspath(options.tokenizer)!r}: add a TEXT to show, - for standard input, "
-            "or --input PATH"
+            "or --input PATH (before --pattern and --special_tokens, which take all words after them)"
         )
     if options.text is not None and options.inputs is not None:
         raise ConfigError("give a TEXT to show or --input PATH, not both")

@@ -14,8 +14,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, model_validator
 
+from bpeflow._util.delimiters import special_bytes
 from bpeflow._util.text import short_repr
 from bpeflow.config.fields import Frozen, Section, setting
+from bpeflow.errors import InputTypeError
 
 #: Placeholder in `input` and `exclude` for the folder of Python's standard library: real text on every machine.
 STDLIB_PLACEHOLDER = "{stdlib}"
@@ -36,12 +38,16 @@ _COMMA = r"(?<=\S)\s*,\s*(?=\S)"
 def as_special_tokens(value: object) -> object:
     """Accept one token in place of a list, and None for no token.
 
-    Refuse a list in a string: ``<|a|>, <|b|>`` is never meant as one token.
+    Refuse what is no token, and a list in a string: ``<|a|>, <|b|>`` is never meant as one token.
     """
     tokens = () if value is None else as_tuple(value)
     between = rf"{_BETWEEN_TOKENS}|{_COMMA}" if isinstance(value, str) else _BETWEEN_TOKENS
     for token in tokens if isinstance(tokens, list | tuple) else ():
-        parts = re.split(between, token) if isinstance(token, str) else ()
+        try:
+            special_bytes(token)
+        except InputTypeError as error:
+            raise ValueError(str(error)) from None
+        parts = re.split(between, token)
         if len(parts) > 1:
             apart = " and ".join(map(short_repr, parts))
             raise ValueError(f"{short_repr(token)} looks like several tokens: give each by itself, as {apart}")
@@ -285,6 +291,6 @@ def as_thin_rare(value: object) -> object:
     if not isinstance(value, str):
         return value
     pairs = [part.partition("=") for part in value.split(",")]
-    if not all(equals for _, equals, _ in pairs):
+    if len(pairs) != 2 or not all(equals for _, equals, _ in pairs):
         raise ValueError("need below=N,keep=FRACTION, such as below=5,keep=0.1")
     return {key.strip(): number.strip() for key, _, number in pairs}

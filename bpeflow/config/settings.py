@@ -342,7 +342,7 @@ class Settings(CountSettings, MergeSettings):
     )
     init_from: Folder | None = _learning(
         None,
-        "tokenizer to extend, in any format: a file or a folder",
+        "tokenizer to extend: a file or a folder in any format, or a published name",
         "Its ids stay as they are, and its pattern and special tokens are used. After its greatest id come the "
         "special_tokens that it lacks, then new tokens in the order of learning. vocab_size counts all ids.",
         unset="none",

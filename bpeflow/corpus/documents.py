@@ -164,7 +164,9 @@ class DocumentStatistics:
     def log_left_out(self, log: logging.Logger) -> None:
         """Warn of documents and records that were left out."""
         if self.skipped_documents:
-            log.warning("%d of %d documents were skipped: not UTF-8", self.skipped_documents, self.documents)
+            were = "was" if self.skipped_documents == 1 else "were"
+            documents = format_count(self.documents, "document")
+            log.warning("%s of %s %s skipped: not UTF-8", f"{self.skipped_documents:,}", documents, were)
         if self.bad_records:
             left_out = format_count(self.bad_records, "bad record")
             log.warning("%s left out, such as: %s", left_out, self.first_bad_record.partition(";")[0])

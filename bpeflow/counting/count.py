@@ -57,7 +57,7 @@ MOST_MERGERS = 8
 _MEMORY_REMEDY = "use fewer counters (num_counter), a smaller chunk_size or memory_limit; or add memory"
 
 #: The remedy for end-of-text strings that are no special tokens.
-_END_OF_TEXT_REMEDY = "learned as ordinary text; to make them special tokens, add them to special_tokens: {tokens}"
+_END_OF_TEXT_REMEDY = "learned as ordinary text; to make them special tokens, set special_tokens to {tokens}"
 
 log = logging.getLogger(__name__)
 

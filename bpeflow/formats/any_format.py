@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -14,6 +15,7 @@ from bpeflow._util.text import as_path, unknown_name
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, TokenizerNotFoundError
 from bpeflow.formats import gpt2
 from bpeflow.formats.tokenizer_spec import NO_OPTIONS, TokenizerSpec, TransformersOptions, add_special_tokens
+from bpeflow.formats.untrusted import UNSUPPORTED
 from bpeflow.pretokenize.normalizer import load_normalizer
 from bpeflow.pretokenize.regex import load_pretokenizer, simplest_pattern
 
@@ -102,12 +104,7 @@ _SEARCH_ORDER = (
 #: Further names of files with tiktoken's ranks, used by Llama and Kimi.
 _RANKS_FILES = ("tokenizer.model", "tiktoken.model")
 
-#: What bpeflow does not read, by name or suffix.
-_UNSUPPORTED = {
-    "vocab.txt": "a WordPiece vocabulary, which transformers reads; bpeflow reads byte-level BPE only",
-    ".model": "a SentencePiece model, which sentencepiece reads; bpeflow reads byte-level BPE only",
-    ".pkl": "a pickle, which can run any code when it is read: if you trust it, give Tokenizer() its values",
-}
+log = logging.getLogger(__name__)
 
 
 def load(
@@ -118,6 +115,8 @@ def load(
     normalizer: str | Iterable[str] | None = "auto",
 ) -> TokenizerSpec:
     """Read a tokenizer from a file in any format, from a folder with such a file, or from an object.
+
+    Logs a warning if the source has another pattern of its own.
 
     Args:
         source: the path of the file or the folder, or what `live.from_object` takes.
@@ -150,6 +149,12 @@ def load(
     vocab = add_special_tokens(vocab, special_tokens)
     if chosen in (None, spec.pattern):
         return replace(spec, vocab=vocab)
+    if load_pretokenizer(chosen).regex != spec.pretokenizer.regex:
+        log.warning(
+            "%s has the pattern %s, and text is split by %s instead, as asked, so its ids are others than those of "
+            "the tokenizer: leave out pattern (--pattern) to split by its own",
+            *(source if isinstance(source, str | Path) else type(source).__name__, spec.pattern, chosen),
+        )
     return replace(spec, vocab=vocab, pattern=chosen, unmatched="isolate")
 
 
@@ -294,7 +299,7 @@ def find_format(path: Path) -> tuple[Format, Path]:
             return known, path
     if _module("tiktoken").looks_like_ranks(path):
         return _TIKTOKEN, path
-    if unsupported := _UNSUPPORTED.get(path.name) or _UNSUPPORTED.get(path.suffix):
+    if unsupported := UNSUPPORTED.get(path.name) or UNSUPPORTED.get(path.suffix):
         raise FormatError(f"{path}: {unsupported}")
     if path.name == gpt2.MERGES_FILE or path.suffix == ".bpe":
         names = ", or ".join(" and ".join(names) for names in gpt2.FILE_NAMES)

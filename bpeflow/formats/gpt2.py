@@ -121,7 +121,7 @@ def load(folder: Path, pattern: Pattern | None = None, known: Description | None
     """Read a folder that `save` or a run wrote, or one with GPT-2's two files only.
 
     Then the pattern is that of the published tokenizer with these merges. For unknown merges GPT-2's pattern is
-    assumed, with a warning unless the caller, who has a `pattern` or a `known` description, replaces it.
+    assumed, with a warning, unless the caller has a `pattern` or a `known` description.
 
     Raises:
         FormatError: a file is missing or damaged, or the files belong to different tokenizers.
@@ -144,7 +144,7 @@ def load(folder: Path, pattern: Pattern | None = None, known: Description | None
                 "the file, too, or give the pattern: pattern='gpt2' (--pattern gpt2), or another one",
                 *(folder, TOKENIZER_FILE),
             )
-        return TokenizerSpec(vocab)
+        return TokenizerSpec(vocab, known.pattern if known else pattern or "gpt2")
     content = _read_tokenizer_file(path)
     specials, counts = content["special_tokens"], content.get("merge_counts")
     vocab = load_files(vocab_path, merges_path, list(specials), content["hidden_tokens"], find_special_tokens=False)

@@ -23,6 +23,13 @@ from bpeflow.vocab import MOST_GAPS
 
 PatternType = TypeVar("PatternType", bound=Pattern)
 
+#: What bpeflow does not read, by name or suffix.
+UNSUPPORTED = {
+    "vocab.txt": "a WordPiece vocabulary, which transformers reads; bpeflow reads byte-level BPE only",
+    ".model": "a SentencePiece model, which sentencepiece reads; bpeflow reads byte-level BPE only",
+    ".pkl": "a pickle, which can run any code when it is read: if you trust it, give Tokenizer() its values",
+}
+
 
 # ---- files ----
 
@@ -42,7 +49,7 @@ def read_text(path: Path) -> str:
     try:
         return read_bytes(path).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise FormatError(f"{path}: not UTF-8: {error}") from error
+        raise FormatError(f"{path}: {UNSUPPORTED.get(path.suffix, f'not UTF-8: {error}')}") from error
 
 
 def read_json(path: Path, text: str | None = None) -> dict[str, Any]:

@@ -280,7 +280,7 @@ def _sources(run: RunData) -> Iterator[str]:
                 "all" if source.sample is None else f"a sample of {format_size(source.sample.max_bytes)}",
                 f"{source.files:,}",
                 format_size(source.bytes),
-                f"{source.documents:,}",
+                f"{source.documents - source.skipped_documents:,}",
                 f"{source.skipped_documents + source.bad_records:,}",
             ]
             for source in run.report.corpus.sources

@@ -170,7 +170,8 @@ def why_nothing_finished(folder: Path) -> str:
         return "a file, not a run folder" if folder.exists() else "no such folder"
     if phase_of(folder) > Phase.STARTED:
         return f"the run is unfinished; {how_to_continue(folder)}"
-    return f"not a run folder: it has no {REPORT_FILE}"
+    is_inside = (folder.parent / REPORT_FILE).is_file()  # a smaller vocabulary, or the first stage
+    return f"not a run folder: it has no {REPORT_FILE}" + (f"; the run is {folder.parent}" if is_inside else "")
 
 
 # ---- making way for a new run ----

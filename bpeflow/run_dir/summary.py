@@ -18,7 +18,7 @@ def describe_run(report: RunReport) -> Iterator[tuple[str, str]]:
     if corpus := report.corpus:
         stored = corpus.input_bytes or corpus.bytes
         files = f"{format_count(corpus.files, 'file')} of {format_size(stored)}"
-        documents = format_count(corpus.documents, "document")
+        documents = format_count(corpus.documents - corpus.skipped_documents, "document")
         noun = "fragments of chunks" if counting and counting.cut else "pre-tokens"
         pretokens = f"{corpus.pretokens:,} {noun}, {corpus.distinct_pretokens:,} distinct"
         yield "corpus", f"{format_size(corpus.bytes)} of text in {files} and {documents}: {pretokens}"

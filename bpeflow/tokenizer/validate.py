@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from mmap import mmap
 from operator import index as as_integer
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -205,11 +206,12 @@ def make_vocab(vocab: Mapping[int, bytes] | Vocab, merges: Iterable[Merge]) -> V
         InputTypeError: an argument, an id, a token or a merge has a wrong type.
         FormatError: an id is negative or far larger than the number of tokens.
     """
+    if not isinstance(vocab, Mapping):  # a `Vocab` is one
+        hint = "; Tokenizer.from_files reads files" if isinstance(vocab, str | Path) else ""
+        raise InputTypeError(f"vocab must be a mapping from id to bytes, not {type(vocab).__name__}{hint}")
     pairs = as_merges(merges)
     if isinstance(vocab, Vocab):
         return vocab if pairs == vocab.merges else vocab.replaced(merges=pairs, merge_counts=None)
-    if not isinstance(vocab, Mapping):
-        raise InputTypeError(f"vocab must be a mapping from id to bytes, not {type(vocab).__name__}")
     for token_id, token in vocab.items():
         _check_entry(token_id, token, len(vocab))
     tokens = [b""] * (max(vocab, default=-1) + 1)
@@ -224,7 +226,9 @@ def _check_entry(token_id: Any, token: Any, tokens: int) -> None:
     if not isinstance(token, bytes):
         raise InputTypeError(f"token {token_id} in the vocabulary is {token!r}; it must be bytes")
     if not 0 <= token_id < tokens + MOST_GAPS:
-        raise FormatError(f"the vocabulary has the id {token_id}, but only {tokens:,} tokens")
+        raise FormatError(
+            f"the vocabulary has the id {token_id}; ids of {tokens:,} tokens must be from 0 to {tokens + MOST_GAPS - 1}"
+        )
 
 
 # ---- batches ----

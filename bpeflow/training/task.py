@@ -128,20 +128,24 @@ def check_formats(settings: Settings, base: TokenizerSpec | None) -> None:
 
 
 def _load(path: Path, settings: Settings) -> TokenizerSpec:
+    from bpeflow.formats import hub  # for a tokenizer to extend only
+
     if str(path) == TOKENIZER:
         raise ConfigError("init_from was a tokenizer in memory, which has to be given again")
     given = settings.pattern if "pattern" in settings.model_fields_set else None
     try:
-        format_, file = formats.find_format(path)
+        found, known = hub.find_pretrained(path)
+        format_, file = formats.find_format(found) if isinstance(found, Path) else (None, Path())
+        name = format_ and format_.name
         try:
-            base = formats.load(path)
+            base = formats.load(found, known=known)
         except FormatError:
-            if given is None or format_.name != "tiktoken":  # ranks alone have no pattern
+            if given is None or name != "tiktoken":  # ranks alone have no pattern
                 raise
-            base = formats.load(path, given)
+            base = formats.load(found, given)
     except FormatError as error:
         raise type(error)(f"init_from: {error}") from None
-    alone = format_.name == "gpt2" and not (file.parent / gpt2.TOKENIZER_FILE).is_file()
+    alone = name == "gpt2" and not (file.parent / gpt2.TOKENIZER_FILE).is_file()
     if alone and base.pattern == "gpt2":  # not the two files of another known tokenizer
         base = replace(base, normalizer=settings.normalizer)
         if given is not None:

@@ -288,7 +288,10 @@ class _Training:
                 from bpeflow.training.cut import CutCounting, why_whole
 
                 why = why_whole(settings, corpus, text_bytes, documents)
-                log.info("superwords: %s", f"chunks are counted whole: {why}" if why else "chunks are cut")
+                log.info(
+                    "superwords: %s",
+                    f"chunks are counted whole, with the same result: {why}" if why else "chunks are cut",
+                )
                 self._cut = None if why else CutCounting(self._base, settings)
             if found is None:
                 counts, report = self._count(corpus, folder)
@@ -312,7 +315,7 @@ class _Training:
 
         Return the size of the text.
         """
-        log.info("superwords: the first stage, to %d entries", self._settings.transition)
+        log.info("superwords: the first stage, to %s entries", f"{self._settings.transition:,}")
         first = _Training(first_stage_settings(self._settings, within), None, self._observer).of_corpus(documents)
         if first.spec is None:
             raise ConfigError(f"{self._settings.out_dir}: the first stage has no vocabulary: start over with --restart")

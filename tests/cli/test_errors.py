@@ -142,6 +142,8 @@ def test_an_unavailable_backend_says_why_and_what_to_do(
 def test_merge_refuses_what_it_cannot_change(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "run"
     assert main(["--config", str(config), "--quiet"]) == 0
+    assert main(["merge", "--counts", str(out)]) == 2
+    assert "has been learned with these settings: give another, such as --vocab_size" in capsys.readouterr().err
     assert main(["merge", "--counts", str(out), "--set", "pattern=cl100k"]) == 2
     assert "pattern concerns counting" in capsys.readouterr().err
     assert main(["merge", "--counts", str(out), "--special_tokens", "<|x|>", "--out_dir", str(tmp_path / "x")]) == 0

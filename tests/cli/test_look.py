@@ -152,6 +152,7 @@ def test_files_are_replaced_only_if_asked(capsys: pytest.CaptureFixture[str], to
 def test_show_needs_one_text(capsys: pytest.CaptureFixture[str], tokenizer: str, corpus: str) -> None:
     message = "no text after the tokenizer, 'hello world': add a TEXT to show, - for standard input, or --input PATH"
     assert message in failure(capsys, "show", "hello world")
+    assert "(before --pattern and" in failure(capsys, "show", tokenizer, "--pattern", "gpt2", "low")
     assert "give a TEXT to show or --input PATH, not both" in failure(capsys, "show", tokenizer, "low", "-i", corpus)
 
 

@@ -129,7 +129,7 @@ def test_an_end_of_text_string_that_is_no_special_token_is_reported(
     known_first = form in ("txt", "stdin")  # where it separates documents
     tokens = "'<|im_end|>' '<|im_start|>'"
     tokens = f"'<|endoftext|>' {tokens}" if known_first else f"{tokens} '<|endoftext|>'"
-    assert warning.endswith(f"to make them special tokens, add them to special_tokens: {tokens}")
+    assert warning.endswith(f"to make them special tokens, set special_tokens to {tokens}")
 
 
 @pytest.mark.parametrize(

@@ -133,9 +133,15 @@ def test_the_report_of_a_run_and_its_summary_have_the_bad_records(
     assert main([*flags, "--bad_records", "skip", "--invalid_utf8", "skip"]) == 0
     corpus = json.loads((tmp_path / "run" / "run.json").read_text())["corpus"]
     assert (corpus["documents"], corpus["skipped_documents"], corpus["bad_records"]) == (2, 1, 1)
-    shown = capsys.readouterr().out
-    assert "1 document skipped: not UTF-8" in shown
-    assert "1 bad record left out" in shown
+    shown = capsys.readouterr()
+    assert " and 1 document: " in shown.out  # that was counted
+    assert "1 document skipped: not UTF-8" in shown.out
+    assert "1 bad record left out" in shown.out
+    assert main(["encode", "--tokenizer", str(tmp_path / "run"), *flags[:2], "--out", str(tmp_path / "a.bin"),
+                 "--bad_records", "skip", "--invalid_utf8", "skip"]) == 0  # fmt: skip
+    shown = capsys.readouterr()
+    assert " in 1 document, 1 skipped, 1 bad record left out" in shown.out
+    assert "1 of 2 documents was skipped: not UTF-8" in shown.err
 
 
 def test_running_out_of_memory_is_not_reported_as_damaged_parquet(

@@ -90,7 +90,7 @@ def run(script: str, *arguments: str) -> None:
         [sys.executable, "-c", _PRELUDE + script, *arguments], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    assert "no memory for bpeflow_" in done.stdout
+    assert "out of memory (in bpeflow_" in done.stdout
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc for the size of a process")

@@ -127,6 +127,9 @@ def test_other_kinds_of_tokenizers_are_refused_with_their_kind(
     with pytest.raises(FormatError) as caught:
         formats.load(path)
     assert str(caught.value).startswith(f"{path}: {message}")
+    if name == "vocab.pkl":
+        with pytest.raises(FormatError, match=message):
+            Tokenizer.from_files(path, path)
     if name in ("vocab.txt", "spiece.model"):
         with pytest.raises(FormatError, match=message):
             formats.load(tmp_path)

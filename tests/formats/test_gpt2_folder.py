@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from real_data import real_data
 
 import bpeflow
 from bpeflow.errors import FormatError
-from bpeflow.formats import gpt2
+from bpeflow.formats import any_format, gpt2
 from bpeflow.formats.any_format import load
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.vocab import Merge, Vocab
@@ -179,3 +180,23 @@ def test_the_pattern_is_read_from_bpeflow_json_beside_the_files(tmp_path: Path) 
     assert bpeflow.Tokenizer.from_files(*paths, pattern="o200k").pattern == "o200k"
     (tmp_path / "bpeflow.json").unlink()
     assert bpeflow.Tokenizer.from_files(*paths).pattern == "gpt2"
+
+
+def test_a_pattern_other_than_the_files_own_is_used_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    spec = TokenizerSpec(Vocab.build(MERGES), "gpt2")
+    for path in (tmp_path / "folder", tmp_path / "tokenizer.json", tmp_path / "mine.tiktoken"):
+        any_format.save(spec, path)
+        with caplog.at_level(logging.WARNING):
+            assert bpeflow.Tokenizer.load(path, pattern="gpt2") == bpeflow.Tokenizer.load(path)
+            assert not caplog.records  # its own
+            assert bpeflow.Tokenizer.load(path, pattern="cl100k").pattern == "cl100k"
+        assert f"{path} has the pattern gpt2, and text is split by cl100k instead" in caplog.text
+        caplog.clear()
+    for without in (tmp_path / "folder" / "bpeflow.json", tmp_path / "mine.tiktoken.json"):
+        without.unlink()
+        with caplog.at_level(logging.WARNING):
+            source = without.parent if without.name == "bpeflow.json" else without.with_suffix("")
+            assert bpeflow.Tokenizer.load(source, pattern="cl100k").pattern == "cl100k"
+            assert not caplog.records  # as nothing says which pattern is its own

@@ -57,6 +57,18 @@ def test_commands_take_names(cache: Path, capsys: pytest.CaptureFixture[str]) ->
     assert Tokenizer.load(cache / "tokenizer.json") == Tokenizer.from_pretrained("gpt2")
 
 
+def test_a_tokenizer_to_extend_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = Tokenizer.train(iter(["low lower lowest"]), 262, special_tokens=[])
+    (file,) = [path for path in ours.save(tmp_path / "ours.tiktoken") if path.suffix == ".tiktoken"]
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    file.rename(tmp_path / hashlib.sha1(URL.format("r50k_base").encode()).hexdigest())
+    named = Tokenizer.from_pretrained("gpt2")
+    (tmp_path / "a.txt").write_text("new news newer newest")
+    more = Tokenizer.train(tmp_path / "a.txt", len(named) + 3, init_from="gpt2")
+    assert more.vocab.merges[: len(named.vocab.merges)] == named.vocab.merges
+    assert len(more) == len(named) + 3
+
+
 def test_an_encoding_comes_from_the_package(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = Tokenizer.train(iter(["low lower lowest"]), 260)
     monkeypatch.delitem(sys.modules, "tiktoken")

@@ -131,6 +131,10 @@ def test_a_folder_without_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[st
     for path, reason in (reasons | {tmp_path / "none": "no such folder"}).items():
         assert main(["report", str(path)]) == 2
         assert capsys.readouterr().err == f"bpeflow: {path}: {reason}\n"
+    (tmp_path / "run.json").touch()
+    (tmp_path / "vocab_300").mkdir()
+    assert main(["report", str(tmp_path / "vocab_300")]) == 2
+    assert capsys.readouterr().err.endswith(f"it has no run.json; the run is {tmp_path}\n")
 
 
 def test_an_unfinished_run(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

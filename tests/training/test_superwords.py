@@ -175,11 +175,13 @@ def test_superwords_are_reported_and_inspected(tmp_path: Path, capsys: pytest.Ca
     assert "The second stage, of superwords, begins after 33 merges." in (tmp_path / "page.html").read_text()
 
 
-def test_extending_a_tokenizer_by_superwords_keeps_its_ids() -> None:
+def test_extending_a_tokenizer_by_superwords_keeps_its_ids(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     base = bpeflow.Tokenizer.train([TEXT.encode()], 290, pattern="o200k")
     more = bpeflow.Tokenizer.train([TEXT.encode()], 310, init_from=base, superwords=True)
     assert more.vocab.tokens[:290] == base.vocab.tokens
     assert more.pattern == PUBLISHED_PATTERNS["superbpe"]
+    assert "chunks are counted whole, with the same result: " in caplog.text
     at_once = bpeflow.Tokenizer.train([TEXT.encode()], 310, pattern="o200k", superwords=True, transition_size=290)
     assert more.vocab.tokens == at_once.vocab.tokens
 

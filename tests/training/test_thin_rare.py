@@ -146,7 +146,7 @@ def test_thinned_counts_are_freed_before_the_first_merge(backend: str, monkeypat
     ("value", "said"),
     [
         ("5", "thin_rare: need below=N,keep=FRACTION, such as below=5,keep=0.1, found '5'"),
-        ("below=5", "thin_rare.keep is missing"),
+        ("below=5", "need below=N,keep=FRACTION, such as below=5,keep=0.1, found 'below=5'"),
         ("below=5,keep=0.4", "thin_rare.keep: need one divided by a whole number"),
         ("belo=5,keep=1", "unknown setting thin_rare.belo (did you mean thin_rare.below?)"),
     ],
