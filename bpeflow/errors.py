@@ -96,7 +96,7 @@ class ResumeError(ConfigError):
 
 
 class FolderInUseError(BpeflowError, OSError):
-    """A run folder that another run is using."""
+    """A run folder, or token files, that another process is using."""
 
 
 class CorpusError(BpeflowError, ValueError):

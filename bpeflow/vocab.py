@@ -19,22 +19,6 @@ from bpeflow.errors import FormatError, InputTypeError
 #: A learned pair: the bytes of its left and of its right token.
 Merge = tuple[bytes, bytes]
 
-#: The special tokens of anything that reads a corpus or makes a vocabulary, by default.
-END_OF_DOCUMENT = ("<|endoftext|>",)
-
-#: The usual names of the special token that ends a text, in order of precedence.
-END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>")
-
-#: The usual names of the special token that begins a text, and of the one that fills rows of a matrix, by priority.
-BEGIN_OF_TEXT = ("<|begin_of_text|>", "<s>")
-PADDING = ("<|pad|>", "<pad>", "[PAD]")
-
-#: Special tokens that do not end a text.
-_OTHER_ROLES = {
-    *(*BEGIN_OF_TEXT, "<|startoftext|>", "<|im_start|>", "<bos>", "[CLS]"),
-    *(*PADDING, "<|unk|>", "<unk>", "[UNK]", "<|mask|>", "<mask>", "[MASK]"),
-}
-
 #: The largest number of unused ids in a vocabulary that is read or given. `Vocab` has an entry of 8 bytes for each, so
 #: a damaged id could otherwise take any amount of memory. Published vocabularies have up to a few hundred.
 MOST_GAPS = 1_000_000
@@ -44,17 +28,6 @@ _SPECIAL_TOKENS_IN_REPR = 5
 
 #: What a `Vocab` has besides tokens and merges.
 _FIELDS = ("special_tokens", "pattern", "unmatched", "normalizer", "merge_counts")
-
-
-def end_of_document(special_tokens: Iterable[str]) -> str | None:
-    """Return the special token that ends documents unless the user gives one; None if there is none.
-
-    That is the first of `END_OF_TEXT` that there is. Otherwise it is the first special token, passing over those whose
-    names say that they begin or pad text, or stand for unknown or masked text, unless there are no others.
-    """
-    tokens = list(special_tokens)
-    named = (token for token in END_OF_TEXT if token in tokens)
-    return next(chain(named, (token for token in tokens if token not in _OTHER_ROLES), tokens), None)
 
 
 def as_merges(merges: Iterable[Merge]) -> tuple[Merge, ...]:

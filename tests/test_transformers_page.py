@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bpeflow._util.delimiters import BEGIN_OF_TEXT, END_OF_TEXT, PADDING
 from bpeflow.config import OutputSettings, Settings, make_settings
 from bpeflow.formats.transformers import CHAT_TEMPLATES
-from bpeflow.vocab import BEGIN_OF_TEXT, END_OF_TEXT, PADDING
 
 PAGE = (Path(__file__).parents[1] / "docs" / "transformers.md").read_text(encoding="utf-8")
 

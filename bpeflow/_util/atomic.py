@@ -12,7 +12,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -197,23 +197,17 @@ def hold_part(file: IO[Any]) -> None:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def remove_dead_parts(path: Path, beside: Callable[[str], object] | None = None) -> None:
-    """Remove the temporary files that killed processes left of a file and, by their names, of those `beside` it.
+def remove_dead_parts(path: Path) -> None:
+    """Remove the temporary files that killed processes left of a file.
 
     Other processes may be writing the same file now. A temporary file is dead if its lock is free (see `hold_part`).
     Where locks are not supported, nothing is removed.
     """
     target = Path(os.path.realpath(path))
     for part in target.parent.glob(".*.part"):
-        match = re.fullmatch(rf"\.{re.escape(target.name)}(\.\d+\.part)", part.name)
-        if match is None or not is_unlocked(part):
-            continue
-        dead = list(target.parent.glob(f".*{match[1]}"))
-        dead.sort(key=part.__eq__)  # it is the last one, as this finds the others by it
-        for file in dead:
-            if file == part or (beside is not None and beside(file.name[1:].removesuffix(match[1]))):
-                with suppress(OSError):
-                    file.unlink(missing_ok=True)
+        if re.fullmatch(rf"\.{re.escape(target.name)}\.\d+\.part", part.name) and is_unlocked(part):
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
 
 
 def is_unlocked(part: Path) -> bool:

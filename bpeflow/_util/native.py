@@ -29,7 +29,7 @@ from ctypes import (
 from functools import cache
 from mmap import mmap
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bpeflow.errors import (
     BpeflowError,
@@ -39,6 +39,9 @@ from bpeflow.errors import (
     NativeMemoryError,
     NativeUnavailableError,
 )
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 #: The number that `bpeflow_abi` of a library must return: BPEFLOW_ABI in the header.
 ABI = 20
@@ -321,13 +324,13 @@ class Handle(c_void_p):
         self._free()
 
 
-def address(text: bytes | bytearray | memoryview | mmap) -> bytes | int:
-    """Return a text in a form that ctypes passes as its address."""
-    if isinstance(text, bytes):
-        return text
+def address(data: bytes | bytearray | memoryview | mmap | NDArray[Any]) -> bytes | int:
+    """Return data in a form that ctypes passes as its address."""
+    if isinstance(data, bytes):
+        return data
     import numpy as np  # late: workers that count have only `bytes`
 
-    return int(np.frombuffer(text, np.uint8).ctypes.data)
+    return int(np.frombuffer(data, np.uint8).ctypes.data)
 
 
 # ---- loading ----

@@ -10,12 +10,18 @@ from typing import Any
 from bpeflow.cli.parser import Parser, add_counts_flag
 from bpeflow.cli.settings import add_run_flags, settings_of
 from bpeflow.cli.training import run_training
-from bpeflow.config import COUNT_ONLY, Settings, load_values, make_settings, override, replace
+from bpeflow.config import COUNT_ONLY, Settings, all_settings, load_values, make_settings, override, replace
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
-from bpeflow.run_dir.layout import COUNTS_FILE
-from bpeflow.run_dir.resume import folder_of_counts, has_tokenizer
-from bpeflow.run_dir.run_files import RunReport, check_counts, read_record, read_report
+from bpeflow.run_dir.layout import COUNTS_FILE, Phase, phase_of
+from bpeflow.run_dir.resume import (
+    counts_to_resume,
+    folder_of_counts,
+    has_tokenizer,
+    recorded_run,
+    why_nothing_finished,
+)
+from bpeflow.run_dir.run_files import RunReport, check_counts, read_report
 from bpeflow.training.train import train_from_counts
 
 _DESCRIPTION = """\
@@ -36,14 +42,23 @@ NOT_LEARNING = COUNT_ONLY | {"skip_merge", "engine", "monitor"}
 def merge_parser() -> Parser:
     """Return the parser of its flags."""
     parser = Parser("merge", _DESCRIPTION, "--counts PATH [flags]")
-    add_counts_flag(parser)
+    counting = (setting for setting in all_settings(Settings) if setting.key in COUNT_ONLY)
+    reason = "concerns counting, which merge does not repeat"
+    parser.refused |= {flag: reason for setting in counting for flag in setting.flags or ()}
+    add_counts_flag(parser, required=False)  # not with --resume
     add_run_flags(parser, NOT_LEARNING)
     return parser
 
 
 def run_merge(options: Namespace) -> None:
     """Learn merges again."""
-    merge(options.counts, options.config, settings_of(options), options.quiet)
+    flags = settings_of(options)
+    counts = options.counts
+    if counts is None and flags.get("resume") and flags.get("out_dir"):
+        counts = counts_to_resume(flags) or Path(flags["out_dir"])
+    if counts is None:
+        raise ConfigError("missing: --counts (see bpeflow merge --help)")
+    merge(counts, options.config, flags, options.quiet)
 
 
 def merge(source: Path, config: Path | None, overrides: Mapping[str, Any], quiet: bool) -> None:
@@ -64,7 +79,12 @@ def read_counts(source: Path) -> tuple[PretokenCounts, Path, RunReport | None]:
     """Read counts from a file or a run folder, with their path and the report of the run that made them, if any."""
     path = folder_of_counts(source) / COUNTS_FILE if source.is_dir() else source
     if not path.is_file():
-        raise ConfigError(f"no counts at {path}")
+        why = "give a run folder with counts, or a file of counts (.npz or .tsv)"
+        if not source.exists():
+            why = "no such file or folder"
+        elif source.is_dir() and phase_of(source) > Phase.STARTED:
+            why = why_nothing_finished(source)
+        raise ConfigError(f"no counts at {path}: {why}")
     counts = PretokenCounts.read(path)
     earlier = read_report(path.parent)
     check_counts(earlier, counts, path)
@@ -85,8 +105,8 @@ def settings_for_learning(
     values |= {"resume": False, "restart": False, "overwrite": False}  # flags of that run, not of this one
     given = load_values(config)
     out_dir = overrides.get("out_dir")
-    if out_dir and overrides.get("resume") and (record := read_record(Path(out_dir))):
-        values = record.settings
+    if out_dir and overrides.get("resume") and (run := recorded_run(Path(out_dir).expanduser())):
+        values = run.settings
     values = replace(values, {key: value for key, value in given.items() if key not in COUNT_ONLY})
     settings = make_settings(Settings, {**override(values, overrides), "skip_merge": False})
     if out_dir is None and settings.out_dir == path.parent and has_tokenizer(folder):

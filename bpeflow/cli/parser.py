@@ -47,6 +47,7 @@ class Parser(argparse.ArgumentParser):
 
     Attributes:
         settings: the settings that have flags, by key.
+        refused: flags of other commands, and why this one does not have them.
     """
 
     def __init__(self, command: str, description: str, arguments: str = "[flags]") -> None:
@@ -58,6 +59,7 @@ class Parser(argparse.ArgumentParser):
             arguments: the arguments on the usage line.
         """
         self.settings: dict[str, Setting] = {}
+        self.refused: dict[str, str] = {}
         self._outputs: list[str] = []
         width = min(_WIDTH, get_terminal_size().columns)
         paragraphs = (
@@ -85,6 +87,7 @@ class Parser(argparse.ArgumentParser):
         if argv and not argv[0].startswith("-") and all(argument.option_strings for argument in self.arguments):
             words = [*takewhile(lambda word: not word.startswith("-"), argv)]
             self._refuse_positional(words, argv)  # before flags that are missing
+        self._refuse_repeated(argv)
         options, rest = self.parse_known_intermixed_args(argv)  # an optional argument may follow flags
         for word in rest:
             if word.startswith("-"):
@@ -108,13 +111,31 @@ class Parser(argparse.ArgumentParser):
         message = re.sub(r"(--\w+)/-\w\b", r"\1", message)  # without the short name
         for expected in ("expected one argument", "expected at least one argument"):
             message = message.replace(expected, "needs a value (--flag=VALUE if that begins with a dash)")
-        raise ConfigError(f"{message} (see {self.prog} --help)")
+        is_positional = message.startswith("missing: ") and "--" not in message
+        raise ConfigError(f"{message} ({f'usage: {self.usage}' if is_positional else f'see {self.prog} --help'})")
+
+    def _refuse_repeated(self, argv: Sequence[str]) -> None:
+        """Raise `ConfigError` for a flag of one value that is given twice: argparse would take the last value."""
+        flags = {
+            name: flag
+            for flag in self.arguments
+            if type(flag).__name__ == "_StoreAction"
+            for name in flag.option_strings
+        }
+        given: set[str] = set()
+        for name in (word.partition("=")[0] for word in argv):
+            if name in flags and flags[name].dest in given:
+                raise ConfigError(f"{name} is given twice: remove one")
+            given |= {flags[name].dest} if name in flags else set()
 
     def _refuse_positional(self, words: Sequence[str], argv: Sequence[str]) -> NoReturn:
         """Suggest the flags that words may belong to: ``--input`` and required flags that are missing."""
         given = {word.partition("=")[0] for word in argv}
+        if argv[: argv.index(words[0])][-1:] == ["--json"]:
+            self.error(f"--json takes no value, as it prints: --json > {quote(words[0])}")
         flags = {argument.option_strings[0]: argument for argument in self.arguments if argument.option_strings}
-        expected = ["--input", *(name for name, argument in flags.items() if argument.required)]
+        required = (name for name, argument in flags.items() if argument.required or name == "--counts")
+        expected = ["--input", *required]
         missing = [name for name in expected if name in flags and given.isdisjoint(flags[name].option_strings)]
         if len(words) > 1:
             missing[:2] = reversed(missing[:2])  # the tokenizer, then the input
@@ -125,6 +146,8 @@ class Parser(argparse.ArgumentParser):
         self.error(f"unexpected argument {words[0]!r}{hint}")
 
     def _refuse(self, flag: str, known: Sequence[str]) -> NoReturn:
+        if reason := self.refused.get(flag):
+            raise ConfigError(f"{flag} {reason}")
         elsewhere = _ELSEWHERE.get(flag)
         if close := close_matches(flag, known) if elsewhere is None else [name for name in elsewhere if name in known]:
             raise ConfigError(f"unknown flag {flag}; did you mean {close[0]}?")
@@ -182,10 +205,10 @@ def _special_token(text: str) -> tuple[str, int | None]:
     return (token, int(token_id)) if token and equals and token_id.isdecimal() else (text, None)
 
 
-def add_counts_flag(parser: Parser) -> None:
-    """Add the required ``--counts``."""
+def add_counts_flag(parser: Parser, *, required: bool = True) -> None:
+    """Add ``--counts``."""
     parser.add_argument(
-        "--counts", metavar="PATH", type=Path, required=True, help="run folder, or counts as .npz or .tsv"
+        "--counts", metavar="PATH", type=Path, required=required, help="run folder, or counts as .npz or .tsv"
     )
 
 
@@ -199,7 +222,7 @@ def add_figures_flag(parser: Parser) -> None:
 
 def add_quiet_flag(parser: Parser) -> None:
     """Add ``--quiet``."""
-    parser.add_argument("--quiet", action="store_true", help="print errors only")
+    parser.add_argument("--quiet", "-q", action="store_true", help="print errors only")
 
 
 # ---- types of values ----

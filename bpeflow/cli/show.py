@@ -48,9 +48,7 @@ def show_parser() -> Parser:
         "--input", "-i", metavar="PATH", nargs="+", dest="inputs",
         help="show the beginning of files, folders, globs, URLs, or - for standard input instead",
     )  # fmt: skip
-    parser.add_argument(
-        "--first", metavar="SIZE", type=size, default=_FIRST, help="bytes of input to show (default: 10kb)"
-    )
+    parser.add_argument("--first", metavar="SIZE", type=size, help="bytes of input to show (default: 10kb)")
     add_description_flags(parser)
     parser.add_argument("--explain", action="store_true", help="also show merges, and why neighbours did not merge")
     parser.add_argument("--ids", action="store_true", help="print the ids alone, on one line")
@@ -68,6 +66,11 @@ def run_show(options: Namespace) -> None:
         )
     if options.text is not None and options.inputs is not None:
         raise ConfigError("give a TEXT to show or --input PATH, not both")
+    if options.first is not None and options.text not in (None, "-"):
+        raise ConfigError("--first is for --input and standard input; all of TEXT is shown")
+    forms = [f"--{name}" for name in ("ids", "json", "html", "explain") if getattr(options, name)]
+    if len(forms) > 1 and forms != ["--html", "--explain"]:
+        raise ConfigError(f"{' and '.join(forms)}: give one of them")
     set_up_logging()
     from rich.console import Console
 
@@ -83,9 +86,12 @@ def run_show(options: Namespace) -> None:
         from bpeflow.corpus.excerpts import first_text  # pydantic
 
         end = next(iter(tokenizer.special_tokens), "\n")
-        text, is_whole = first_text({"input": options.inputs or ["-"]}, options.first, end)
+        first = _FIRST if options.first is None else options.first
+        text, is_whole = first_text({"input": options.inputs or ["-"]}, first, end)
         if not is_whole:
-            log.info("showing the first %s; --first SIZE shows more", format_size(options.first))
+            log.info("showing the first %s; --first SIZE shows more", format_size(first))
+        if "\ufffd" in text:
+            log.info("U+FFFD stands for input that is not UTF-8, or is in the input")
     else:
         if os.path.isfile(text):  # noqa: PTH113 (Path.is_file raises errors for long texts)
             log.info("showing these words; --input %s shows the file", text)

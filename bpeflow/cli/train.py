@@ -48,12 +48,13 @@ def run_train(options: Namespace) -> None:
         return
     missing = _missing(values)
     where = str(options.config or "")
+    hint = "; without input, --resume takes them from the run" if values.get("resume") else ""
     settings = make_run_settings({**values, **{key: _ANY[key] for key in missing}}, where, flags)  # its mistakes first
     if missing and where:
-        raise ConfigError(f"missing in {where}, and not given as flags: {', '.join(missing)}")
+        raise ConfigError(f"missing in {where}, and not given as flags: {', '.join(missing)}{hint}")
     if missing:
         named = ", ".join(f"--{key}" for key in missing)
-        raise ConfigError(f"missing: {named}, as flags or in a --config FILE (see bpeflow train --help)")
+        raise ConfigError(f"missing: {named}, as flags or in a --config FILE (see bpeflow train --help){hint}")
     run_training(settings, options.quiet, lambda observer: train(settings, observer))
 
 

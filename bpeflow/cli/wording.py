@@ -29,7 +29,8 @@ _wordings: list[Wording] = []
 
 
 def worded(message: str) -> str:
-    """Return a message in the wording of the command that runs."""
+    """Return a message in the wording of the command that runs, with flags in place of keyword arguments."""
+    message = re.sub(r"\b\w+=True \((--\w+)\)", r"\1", message)
     return _wordings[-1](message) if _wordings else message
 
 
@@ -48,12 +49,13 @@ class Wording:
 
     def __call__(self, message: str) -> str:
         """Return a message with its settings named as flags, or after the config that the first one is from."""
-        if found := re.match(r"(unknown )?([a-z0-9_]+(?:\.[a-z_]+)*)(?:\.\d+)*(?:: | (?='))", message):
+        if found := re.match(r"(unknown )?([a-z0-9_]+(?:\.[a-z_]+)*)(?:\.\d+)*(?:: | (?=['\"]))", message):
             unknown, key = found.groups()
             if key in self._given and key in self._settings:
                 message = f"{self._settings[key].flags[0]}: {message if unknown else message[found.end() :]}"
             elif self._is_in_config(key):
                 message = f"{self._config}: {message}"
+        message = re.sub(r"\b\w+=True \((--\w+)\)", r"\1", message)
         for key, setting in self._settings.items():
             # In a config, the user reads on in its terms.
             if key in message and (self._config is None or key in self._given):
@@ -76,7 +78,7 @@ def _with_flag(message: str, key: str, setting: Setting) -> str:
     """Replace a setting's name, and its name with a value, by its flag."""
     flag, name = setting.flags[0], re.escape(key)
     if setting.is_switch:
-        return re.sub(rf"\b{name}(?:=True|: true)(?: \({flag}\))?", flag, message)
+        return re.sub(rf"\b{name}(?:=True|: true(?: \({flag}\))?)", flag, message)
     values = "|".join(setting.choices) or r"auto|\d+"
     message = re.sub(rf"(?<=[ (]){name}: (?=(?:{values})\b(?! →))", f"{flag} ", message)
     return re.sub(_NAME.format(name), flag, message) if "_" in key else message

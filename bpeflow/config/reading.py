@@ -115,7 +115,7 @@ def _explain(model: type[BaseModel], details: Any) -> str:
     if details["type"] == "extra_forbidden":
         return f"unknown setting {key}{_nearest([model], key)}"
     if details["type"] == "missing":
-        return f"{key} is missing"
+        return f"{key} is missing{_meaning(model, key)}"
     message: str = details["msg"].removeprefix("Value error, ")
     if not key:
         return message
@@ -123,7 +123,7 @@ def _explain(model: type[BaseModel], details: Any) -> str:
         message = message.replace(theirs, ours)
     if details["type"] != "value_error":  # of pydantic
         message = re.sub(r"\d{5,}", lambda number: f"{int(number[0]):,}", message.partition(", unable to")[0])
-    if details["type"] == "string_too_short":
+    if details["type"] in ("string_too_short", "too_short"):
         message = "must not be empty"
     if details["type"] == "model_type":
         message = "need lines of the form `key: value` below it"

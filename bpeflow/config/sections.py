@@ -118,8 +118,15 @@ VocabSize = Annotated[int, Field(ge=256, lt=2**32 - 1), BeforeValidator(as_numbe
 #: A number of bytes: ``8mb`` (10^6), ``8MiB`` (2^20) or a plain number.
 Size = Annotated[ByteSize, Field(ge=1)]
 
-#: With less, files would take more time than counting.
-MemoryLimit = Annotated[ByteSize, Field(ge=16_000_000)]
+
+def _check_memory(limit: ByteSize) -> ByteSize:
+    """Refuse less memory than files would need more time for than counting."""
+    if limit < 16_000_000:
+        raise ValueError("must be at least 16mb")
+    return limit
+
+
+MemoryLimit = Annotated[ByteSize, AfterValidator(_check_memory)]
 
 
 _pipeline = partial(setting, group="pipeline")

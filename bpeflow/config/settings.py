@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, BeforeValidator, ByteSize, model_validator
 
 from bpeflow._util.byte_level import check_special_tokens
+from bpeflow._util.delimiters import END_OF_DOCUMENT, end_of_document
 from bpeflow._util.text import (
     BadRecordsPolicy,
     InvalidUtf8Policy,
@@ -45,7 +46,6 @@ from bpeflow.config.sections import (
     as_tuple,
     whole_weights,
 )
-from bpeflow.vocab import END_OF_DOCUMENT, end_of_document
 
 TieBreak = Literal["greatest_bytes", "smallest_ids", "huggingface"]
 
@@ -436,7 +436,7 @@ class Settings(CountSettings, MergeSettings):
         if not least <= self.transition < self.sizes[-1]:
             raise ValueError(
                 f"transition_size: {self.transition:,} is not between {least:,}, the bytes and special tokens, and the "
-                f"largest vocabulary, {self.sizes[-1]:,}"
+                f"largest vocabulary, {self.sizes[-1]:,}: give a larger vocab_size, or another transition_size"
             )
         return self
 

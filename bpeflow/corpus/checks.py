@@ -45,6 +45,13 @@ _END_OF_TEXT = re.compile(
     rb"|end)\|>|<(?:start|end)_of_turn>|</s>(?=\r?\n|\xff)"
 )
 
+#: The name of a table in text, and what becomes of it.
+_TABLE = re.compile(r"\.[ct]sv(\.\w+)?$", re.IGNORECASE)
+_AS_TEXT = (
+    "read as plain text, commas and quotes included: convert the texts to JSON Lines or Parquet (or use input_format: "
+    "text if that is meant)"
+)
+
 log = logging.getLogger(__name__)
 
 
@@ -72,7 +79,10 @@ class FirstLook:
         """
         files = [file for entry in entries for file in entry.files]
         empty = [file for file in files if file.size == 0]
-        _warn_of("empty", empty if 2 * len(empty) >= len(files) else [])  # a few are usual, as in source code
+        tables = [file for file in files if file.format == "text" and file.guessed and _TABLE.search(file.name)]
+        for state, found in (("empty", empty), (_AS_TEXT, tables)):
+            _warn_of(state, found if 2 * len(found) >= len(files) else [])  # a few are usual, as in source code
+        _warn_of("UTF-8 with a byte order mark, which becomes tokens; remove it", [f for f in files if f.marked])
         _warn_of("named more than once, and read once", [file for file in files if file.repeated])
         if len({file.source for file in files}) > 1:
             self._warn_of_shared(files)

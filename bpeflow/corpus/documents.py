@@ -11,7 +11,7 @@ from operator import add
 from pickle import PickleBuffer
 from typing import Any, Literal, NamedTuple
 
-from bpeflow._util.literals import Literals, Span, special_bytes
+from bpeflow._util.delimiters import Literals, Span, special_bytes
 from bpeflow._util.text import format_count
 
 #: Ends each record in a chunk of records. The byte never occurs in valid UTF-8, so it cannot be mistaken for text, for

@@ -69,13 +69,9 @@ class TextSample:
 
 
 def sample_corpus(settings: Mapping[str, Any], wanted: int = SAMPLE_BYTES) -> TextSample:
-    """Take a sample of the corpus that the settings of a run describe; an empty one if it cannot be read any more.
-
-    Files are read in places at equal distances, streams (compressed files, JSON Lines, Parquet) from their beginning.
-    """
-    values = {name: settings[name] for name in CountSettings.model_fields if name in settings}
+    """Take a sample of the corpus that the settings of a run describe; an empty one if it cannot be read any more."""
     try:
-        texts = _sample(CountSettings.model_validate(values), wanted)
+        texts = sample_texts(settings, wanted)
     except (BpeflowError, OSError, ValueError) as error:
         return TextSample({}, f"No sample of the corpus: {str(error).splitlines()[0]}.")
     if not texts:
@@ -83,7 +79,14 @@ def sample_corpus(settings: Mapping[str, Any], wanted: int = SAMPLE_BYTES) -> Te
     return TextSample(texts, "a sample of the corpus that it was trained on, so text that is new will take more tokens")
 
 
-def _sample(settings: CountSettings, wanted: int) -> dict[str, tuple[str, ...]]:
+def sample_texts(values: Mapping[str, Any], wanted: int = SAMPLE_BYTES) -> dict[str, tuple[str, ...]]:
+    """Return the texts of a `TextSample` of the corpus that the settings of a run describe.
+
+    Files are read in places at equal distances, streams (compressed files, JSON Lines, Parquet) from their beginning.
+    Raises `ConfigError`, `CorpusError` and `OSError`.
+    """
+    of_counting = CountSettings.model_fields.keys() & values.keys()
+    settings = make_settings(CountSettings, {name: values[name] for name in of_counting})
     corpus = find_corpus(settings)
     sources = [replace(source, bad_records="skip") for source in corpus.sources]
     rules = replace(TextRules.of(settings, sources), invalid_utf8="replace")

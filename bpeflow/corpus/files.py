@@ -36,6 +36,9 @@ _BLOCK_BYTES = 1 << 18
 #: Lines for certain; smaller: less to read of each file of a corpus of many.
 START_BYTES = 4096
 
+#: The byte order mark of UTF-8. It may begin the first line of JSON; in text, it is text.
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
 _UTF8_REMEDY = "convert it to UTF-8 (iconv -f {0} -t UTF-8)"
 
 #: What files begin with, and their names and remedies in messages. Text in UTF-8 does not begin so.
@@ -74,6 +77,7 @@ class InputFile:
         row_group_bytes: the bytes of the file that the row groups take, approximately.
         documents: the documents of an iterable in place of a file.
         repeated: whether it is named more than once.
+        marked: whether it is a local text that begins with a byte order mark.
     """
 
     name: str
@@ -91,6 +95,7 @@ class InputFile:
     row_group_bytes: int = 0
     documents: Iterable[Any] | None = field(default=None, repr=False, compare=False)
     repeated: bool = field(default=False, compare=False)
+    marked: bool = field(default=False, compare=False)
 
     @property
     def files(self) -> tuple[InputFile, ...]:
@@ -303,7 +308,7 @@ def is_json_lines(start: bytes) -> bool:
 
     Of a line that is longer than that, only the beginning is checked.
     """
-    line, end, _ = start.removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")
+    line, end, _ = start.removeprefix(BYTE_ORDER_MARK).lstrip().partition(b"\n")
     if not _KEY.match(line):
         return False
     if not end and len(start) >= START_BYTES:
@@ -317,7 +322,7 @@ def is_json_lines(start: bytes) -> bool:
 def is_json_file(name: str, start: bytes) -> bool:
     """Return whether a file is named as JSON, compressed or not, and begins with a list or an object."""
     is_named = ".json" in (suffix.lower() for suffix in PurePath(name).suffixes[-2:])
-    return is_named and start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"[", b"{")
+    return is_named and start.removeprefix(BYTE_ORDER_MARK).lstrip()[:1] in (b"[", b"{")
 
 
 def records() -> Any:

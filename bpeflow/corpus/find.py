@@ -18,6 +18,7 @@ from bpeflow._util.machine import load_extra
 from bpeflow._util.text import InvalidUtf8Policy, short_repr
 from bpeflow.corpus.compression import without_compression_suffix
 from bpeflow.corpus.files import (
+    BYTE_ORDER_MARK,
     STDIN,
     Format,
     InputFile,
@@ -206,8 +207,9 @@ def _input_file(name: str, location: Location, size: int | None, rules: InputRul
     with open_blocks(file) as blocks:
         if rules.invalid_utf8 == "error":
             blocks.check()
-        plain = file_format == "text" and blocks.compression is None
-    return replace(file, plain=True) if plain else file
+        is_text = file_format == "text"
+        plain, marked = is_text and blocks.compression is None, is_text and blocks.start.startswith(BYTE_ORDER_MARK)
+    return replace(file, plain=plain, marked=marked) if plain or marked else file
 
 
 # ---- local files ----

@@ -18,7 +18,7 @@ from bpeflow._util.machine import load_extra
 from bpeflow._util.text import InvalidUtf8Policy, format_size, short_repr
 from bpeflow.corpus.compression import MAGIC_BYTES, detect_compression
 from bpeflow.corpus.documents import NOTHING, RECORD_END, DocumentStatistics, StreamChunk
-from bpeflow.corpus.files import Blocks, InputFile, convert_errors
+from bpeflow.corpus.files import BYTE_ORDER_MARK, Blocks, InputFile, convert_errors
 from bpeflow.corpus.text_rules import FLATTEN_REMEDY, UTF8_REMEDY, Source, TextRules
 from bpeflow.errors import BadRecordError, CorpusError, InputTypeError, InvalidUtf8Error
 from bpeflow.pretokenize.cutter import LOOK_BEHIND, load_cutter
@@ -33,8 +33,6 @@ _BATCH_ROWS = 128
 #: Bytes read from the file at a time. Larger: fewer reads; smaller: less memory.
 _BUFFER_BYTES = 1 << 20
 
-#: The byte order mark, which may begin the first line.
-_BOM = b"\xef\xbb\xbf"
 
 #: Upper bound on the names that `format_names` lists. More: longer messages; fewer: the right name may be missing.
 _SHOWN_NAMES = 8
@@ -242,7 +240,7 @@ def parse_lines(chunk: StreamChunk, rules: TextRules) -> Iterator[tuple[int, Rec
     """Yield the number and the record of each line of a chunk, except lines of white space."""
     for number, line in enumerate(chunk.data.split(b"\n"), chunk.line):
         if number == 1:
-            line = line.removeprefix(_BOM)
+            line = line.removeprefix(BYTE_ORDER_MARK)
         if line and not line.isspace():
             where = f"{chunk.path}: line {number:,}"
             yield number, _parse_line(line, where, rules.sources[chunk.source], rules.invalid_utf8)
@@ -388,8 +386,9 @@ def _open(file: InputFile) -> Iterator[Any]:
         try:
             with pyarrow.parquet.ParquetFile(stream, buffer_size=_BUFFER_BYTES) as parquet:
                 yield parquet
-        except (pyarrow.ArrowException, EOFError) as error:
-            if isinstance(error, MemoryError):
+        except (pyarrow.ArrowException, EOFError, OSError) as error:
+            by_system = isinstance(error, OSError) and (error.errno or file.location == "url")  # or the network
+            if isinstance(error, MemoryError) or by_system:
                 raise
             raise CorpusError(
                 f"{file.name}: not Parquet, or damaged ({error}); check input_format, copy it again, or add memory"

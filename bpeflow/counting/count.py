@@ -12,6 +12,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from bpeflow._util.delimiters import END_OF_DOCUMENT
 from bpeflow._util.machine import available_cores
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus.checks import FirstLook, report_unmatched, warn_of_empty_sources, why_nothing
@@ -36,7 +37,6 @@ from bpeflow.pretokenize.normalizer import UNICODE_VERSION
 from bpeflow.pretokenize.regex import simplest_pattern, unicode_version
 from bpeflow.progress import Observer, observer_for
 from bpeflow.signatures import takes_settings
-from bpeflow.vocab import END_OF_DOCUMENT
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -247,7 +247,7 @@ class CorpusCounter:
         """Log what was left out of the counts or is in them by mistake."""
         documents.log_left_out(log)
         warn_of_empty_sources(self.corpus.sources, documents)
-        if look.undivided and documents.documents <= sum(self.corpus.file_counts()):
+        if (look.undivided or self.settings.separator) and documents.documents <= sum(self.corpus.file_counts()):
             log.warning("%r divided no file: each is one document", self.rules.delimiters.separator)
 
     def _describe_corpus(self, documents: DocumentStatistics, counts: PretokenCounts) -> CorpusReport:

@@ -168,7 +168,7 @@ def _setting_changes(key: str, before: Any, now: Any) -> list[str]:
 def _short_repr(key: str, value: object) -> str:
     if key == "pattern":
         value = next((name for name, regex in NAMED_PATTERNS.items() if regex == value), value)
-    text = repr(value)
+    text = json.dumps(value) if value is None or isinstance(value, bool) else repr(value)  # as YAML has it
     return text if len(text) <= _MAX_VALUE else text[:_MAX_VALUE] + "…"
 
 

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from bpeflow import __version__
 from bpeflow._util.atomic import check_not_input
+from bpeflow._util.delimiters import end_of_document
 from bpeflow._util.text import as_path, format_count, format_size
 from bpeflow.config import make_settings
 from bpeflow.config.encoding import EncodeSettings
@@ -30,7 +31,6 @@ from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.dataset.corpus_encoder import BEGIN, ChunkEncoder, ChunkJoiner, CorpusEncoder, Place
 from bpeflow.dataset.encode_tasks import check_distributable, encoded_chunks
 from bpeflow.dataset.encoded_corpus import EncodedCorpus
-from bpeflow.dataset.journal import refuse_to_lose
 from bpeflow.dataset.token_file import choose_dtype, choose_layout, load_document_offsets, open_token_files
 from bpeflow.dataset.token_set import TokenSet
 from bpeflow.dataset.token_writer import new_token_set
@@ -40,7 +40,6 @@ from bpeflow.progress import Observer, observer_for
 from bpeflow.signatures import takes_settings
 from bpeflow.tokenizer.parallel import validate_threads
 from bpeflow.tokenizer.tokenizer import Tokenizer
-from bpeflow.vocab import end_of_document
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -111,7 +110,7 @@ def encode_file(
         CorpusError: input is missing, unreadable, or not UTF-8 (`InvalidUtf8Error`, with the position), or a record has
             no text (`BadRecordError`).
         ResumeError: with `resume`, the corpus, the tokenizer or an option has changed.
-        FolderInUseError: with `resume`, the process to be resumed is still running.
+        FolderInUseError: another process is writing these token files; raised before any work.
         EngineError: the cluster cannot be reached, or a node cannot take part.
         FormatError: `dst` is not a regular file.
         OSError: `dst` cannot be written. The error names the file.
@@ -171,8 +170,6 @@ def _check_output(tokens: TokenSet, corpus: Corpus) -> None:
     check_not_input(outputs, [file.name for entry in corpus.entries for file in entry.files])
     if not tokens.options.overwrite:
         tokens.refuse_to_replace()
-        if not tokens.options.resume:
-            refuse_to_lose(tokens)
 
 
 def _encode(

@@ -154,7 +154,9 @@ def _load(
             path = str(as_path(baseline, "baseline"))
             if path not in given and not Path(path).exists():
                 known = ", ".join(names.values())
-                raise ConfigError(f"baseline: {base} is neither a path nor one of the tokenizers ({known})")
+                raise ConfigError(
+                    f"the baseline {base} is neither a path nor one of the tokenizers; name one of: {known}"
+                )
             given.setdefault(path, path)
             names = {**short_names([*given]), **names}
             base = names[path]

@@ -1,7 +1,8 @@
 """The journal of an encoding, from which an interrupted one resumes.
 
-It is a file beside the temporary token files, ``.train.bin.ckpt.PID.part``, and is locked while its process lives. It
-is empty at first, so a short encoding leaves nothing to resume. Then come lines of JSON, each with its checksum:
+It is a hidden file beside the token files, ``.train.bin.ckpt.NUMBER.part``, with the number that all temporary files of
+the set have in their names. It is locked by the process that writes the set. It is empty at first, so a short encoding
+leaves nothing to resume. Then come lines of JSON, each with its checksum:
 
 ==============  ========================================================================================================
 the first line  the `Fingerprint` of the encoding
@@ -15,38 +16,34 @@ A token file only grows, so it is truncated to the last checkpoint to resume fro
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from io import FileIO
-from itertools import count
 from pathlib import Path
 from time import monotonic
 from typing import Any
+from zlib import crc32
 
 from bpeflow._util.atomic import (
     checksummed,
-    hold_part,
-    is_unlocked,
     make_folder,
     name_errors,
-    remove_dead_parts,
     sync_folder,
     temporary_path,
     verified,
 )
+from bpeflow._util.file_lock import open_locked
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.dataset.token_set import TokenSet
 from bpeflow.errors import AlreadyExistsError, FolderInUseError, ResumeError
+from bpeflow.flow.shared import Descriptor
 
 #: Seconds between two checkpoints. More: more work is lost. Fewer: more waiting for the disk.
 INTERVAL = 30.0
 
-#: Larger than any process id. A number of its own for each process, even if those of two machines are the same.
+#: Larger than any process id, so the number of a set is not one of other temporary files (see `temporary_path`).
 _MOST_PROCESSES = 1 << 22
 
 
@@ -89,7 +86,7 @@ class Checkpoint:
 
 
 class Journal:
-    """The journal of this process.
+    """The journal of a set of token files, locked by this process.
 
     Attributes:
         owner: the number in the names of the temporary files.
@@ -97,12 +94,38 @@ class Journal:
         kept: whether it can be resumed if it fails now.
     """
 
-    def __init__(self, path: Path, owner: int, fingerprint: Fingerprint | None, checkpoint: Checkpoint | None) -> None:
-        self.path, self.owner, self.checkpoint = path, owner, checkpoint
-        self.kept = checkpoint is not None
-        self._fingerprint = fingerprint
-        self._file = FileIO(os.fspath(path), "r+" if checkpoint else "x+")
+    def __init__(self, path: Path, owner: int, fingerprint: Fingerprint | None, file: Descriptor) -> None:
+        self.path, self.owner = path, owner
+        self.checkpoint = Checkpoint.read(path)
+        self.kept = self.checkpoint is not None
+        self._fingerprint, self._file = fingerprint, file
         self._next = monotonic() + INTERVAL
+
+    def resume(self, tokens: TokenSet) -> None:
+        """Continue after the last checkpoint with the option `resume`; else start, and remove what a dead process left.
+
+        Raises `ResumeError` if the interrupted encoding has another fingerprint, and `AlreadyExistsError` if it would
+        be lost.
+        """
+        options, interrupted = tokens.options, self.checkpoint
+        if interrupted is not None and interrupted.publishing and not temporary_path(tokens.first, self.owner).exists():
+            interrupted = None  # its token files are complete
+        if interrupted is None or not options.resume or self._fingerprint is None:
+            if interrupted is not None and not options.overwrite:
+                raise AlreadyExistsError(
+                    f"{tokens.path}: an encoding was interrupted after {interrupted.state['tokens']:,} tokens; give "
+                    "resume=True (--resume) to continue it, or overwrite=True (--overwrite) to start over"
+                )
+            self.checkpoint, self.kept = None, False
+            for part in self.path.parent.glob(f".*.{self.owner}.part"):
+                if part != self.path:
+                    part.unlink(missing_ok=True)
+        elif changes := self._fingerprint.differences(interrupted.fingerprint):
+            raise ResumeError(
+                f"{tokens.path}: the interrupted encoding is of something else ({'; '.join(changes)}). Undo the change "
+                "to resume it, or start over with overwrite=True (--overwrite) and without resume"
+            )
+        os.ftruncate(self._file.fileno(), 0 if self.checkpoint is None else self.checkpoint.size)
 
     @property
     def is_due(self) -> bool:
@@ -116,111 +139,63 @@ class Journal:
         text = "".join(json.dumps(checksummed(line)) + "\n" for line in lines).encode()
         with name_errors(self.path):
             while text:
-                text = text[self._file.write(text) :]
+                text = text[os.write(self._file.fileno(), text) :]
             os.fsync(self._file.fileno())
         self.kept = True
         self._next = monotonic() + INTERVAL
 
-    def close(self) -> None:
-        """Close the file, and so release its lock."""
-        self._file.close()
-
-    def claim(self) -> None:
-        """Lock the journal of a dead process, and continue after its last whole line.
-
-        Raises `FolderInUseError` if another process was faster.
-        """
-        try:
-            fcntl.flock(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise _in_use(self.path) from None
-        except OSError:  # some network file systems have no locks
-            pass
-        if self.checkpoint is not None:
-            self._file.truncate(self.checkpoint.size)
-        self._file.seek(0, os.SEEK_END)
-
 
 @contextmanager
 def open_journal(tokens: TokenSet, fingerprint: Fingerprint | None) -> Iterator[Journal]:
-    """Open the journal of an interrupted encoding with `resume`, or else a new one. Those of dead processes go.
+    """Lock the journal of a set of token files, which is made if it is missing, and resume it (see `Journal.resume`).
 
     It is removed after the block unless that fails and has a checkpoint. Without a fingerprint there are none. Raises
-    `ResumeError` if the interrupted encoding has another fingerprint, and `FolderInUseError` if its process lives.
+    `FolderInUseError` if another process is writing the set, and as `Journal.resume` does.
     """
+    target = Path(os.path.realpath(tokens.path))
+    owner = _MOST_PROCESSES + crc32(os.fsencode(target.name))
+    for file in tokens.files_of(tokens.first):
+        temporary_path(file, owner)  # now, not after the work: some names are longer than the first one
+    path = temporary_path(target.with_name(f"{target.name}.ckpt"), owner)
     made: list[Path] = []
-    with ExitStack() as opened:
-        journal = _resumed(tokens, fingerprint) if tokens.options.resume and fingerprint is not None else None
-        if journal is not None:
-            opened.enter_context(closing(journal))
-            journal.claim()
-        remove_dead_parts(_path(tokens), lambda name: tokens.owner(name)[0] is not None)
-        owners = count(os.getpid(), _MOST_PROCESSES)
-        free = (owner for owner in owners if not temporary_path(_path(tokens), owner).exists())
-        owner = next(free) if journal is None else journal.owner
-        path = temporary_path(_path(tokens), owner)
-        kept = False  # Ctrl-C may come while the file is being made
-        try:
-            if journal is None:
-                made = make_folder(path.parent)
-                with name_errors(tokens.first, path):
-                    journal = opened.enter_context(closing(Journal(path, owner, fingerprint, None)))
-                hold_part(journal._file)
-            yield journal
-        except BaseException as error:
-            kept = journal is not None and journal.kept
-            if kept:  # shown by Python 3.11 and later, and by the command line
-                error.__notes__ = [f"{tokens.path}: to continue, repeat this with resume=True (--resume)"]  # type: ignore[attr-defined,unused-ignore]
-            raise
-        finally:
-            if not kept:
-                with suppress(OSError):  # the error of the block matters more
-                    path.unlink(missing_ok=True)
-                for folder in made:
-                    with suppress(OSError):  # not empty
-                        folder.rmdir()
+    journal: Journal | None = None
+    try:
+        made = make_folder(path.parent)
+        with closing(_lock(path, tokens)) as locked:
+            journal = Journal(path, owner, fingerprint, locked)
+            try:
+                journal.resume(tokens)
+                yield journal
+                journal.kept = False
+            except BaseException as error:
+                if journal.kept and not isinstance(error, ResumeError | AlreadyExistsError):
+                    # Shown by Python 3.11 and later, and by the command line.
+                    error.__notes__ = [f"{tokens.path}: to continue, repeat this with resume=True (--resume)"]  # type: ignore[attr-defined,unused-ignore]
+                raise
+            finally:
+                if not journal.kept:
+                    with suppress(OSError):  # the error of the block matters more
+                        path.unlink(missing_ok=True)
+    finally:
+        if journal is None:
+            _remove_if_empty(path)
+        for folder in made:
+            with suppress(OSError):  # not empty
+                folder.rmdir()
 
 
-def refuse_to_lose(tokens: TokenSet) -> None:
-    """Raise `AlreadyExistsError` if a new encoding would remove an interrupted one that can be resumed."""
-    for path, _, checkpoint in _interrupted(tokens):
-        if is_unlocked(path):
-            raise AlreadyExistsError(
-                f"{tokens.path}: an encoding was interrupted after {checkpoint.state['tokens']:,} tokens; give "
-                "resume=True (--resume) to continue it, or overwrite=True (--overwrite) to start over"
-            )
+def _lock(path: Path, tokens: TokenSet) -> Descriptor:
+    try:
+        with name_errors(tokens.first, path):
+            return open_locked(path)
+    except BlockingIOError:
+        raise FolderInUseError(
+            f"{tokens.path}: another process is writing these token files: wait for it to end, or stop it"
+        ) from None
 
 
-def _resumed(tokens: TokenSet, fingerprint: Fingerprint) -> Journal | None:
-    """Return the journal of the interrupted encoding that had come furthest; None if there is none."""
-    found = sorted(_interrupted(tokens), key=lambda each: (is_unlocked(each[0]), each[2].state["tokens"]))
-    if not found:
-        return None
-    path, owner, checkpoint = found[-1]
-    if changes := fingerprint.differences(checkpoint.fingerprint):
-        raise ResumeError(
-            f"{tokens.path}: the interrupted encoding is of something else ({'; '.join(changes)}). Undo the change to "
-            "resume it, or start over with overwrite=True (--overwrite) and without resume"
-        )
-    return Journal(path, owner, fingerprint, checkpoint)
-
-
-def _interrupted(tokens: TokenSet) -> Iterator[tuple[Path, int, Checkpoint]]:
-    """Yield the journals that have a checkpoint, each with its owner. One whose token files are complete has none."""
-    journal = _path(tokens)
-    for path in journal.parent.glob(".*.part"):
-        match = re.fullmatch(rf"\.{re.escape(journal.name)}\.(\d+)\.part", path.name)
-        if match is None or (checkpoint := Checkpoint.read(path)) is None:
-            continue
-        owner = int(match[1])
-        if not checkpoint.publishing or temporary_path(tokens.first, owner).exists():
-            yield path, owner, checkpoint
-
-
-def _path(tokens: TokenSet) -> Path:
-    first = Path(os.path.realpath(tokens.first))
-    return first.with_name(f"{first.name}.ckpt")
-
-
-def _in_use(path: Path) -> FolderInUseError:
-    return FolderInUseError(f"{path}: another process is writing these token files: wait for it to end, or stop it")
+def _remove_if_empty(path: Path) -> None:
+    """Remove the journal after Ctrl-C while it was being made."""
+    with suppress(OSError), path.open("rb"), closing(open_locked(path)) as file:
+        if not os.fstat(file.fileno()).st_size:
+            path.unlink()

@@ -37,26 +37,29 @@ _WRITE_BACK = 32 << 20
 NO_ENDS: NDArray[np.int64] = np.empty(0, np.int64)
 
 #: The state of a new token file.
-_NEW = (0, 0, 0, 0, 0)
+_NEW = (0, 0, 0, 0, 0, 0)
 
 
 class ArrayFile:
     """A file of numbers, to append to and to read back. Errors name the `path` that it will have.
 
-    It is new, or keeps the first `size` bytes of an interrupted encoding. Raises `ResumeError` if they are missing.
+    Before the numbers come `head` bytes of zeros, which may be replaced at the end. The file is new, or continues an
+    interrupted encoding after `size` bytes of numbers with a checksum. Raises `ResumeError` if these are missing or
+    damaged.
     """
 
-    def __init__(self, file: Path, path: Path, size: int = 0) -> None:
+    def __init__(self, file: Path, path: Path, head: int, size: int, checksum: int) -> None:
         self.path = path
-        self.size = self._written_back = size  # the bytes that the system was asked to write to the disk
+        self.size = self._written_back = head + size  # the bytes that the system was asked to write to the disk
         with name_errors(path, file):
-            if size and (not file.exists() or file.stat().st_size < size):
+            if size and (not file.exists() or _checksum(file, head, size) != checksum):
                 raise ResumeError(
-                    f"{file}: is gone or cut short, so the encoding cannot be resumed: start over with overwrite=True "
-                    "(--overwrite) and without resume"
+                    f"{file}: is gone, cut short or damaged, so the encoding cannot be resumed: start over with "
+                    "overwrite=True (--overwrite) and without resume"
                 )
             self._stream = FileIO(os.fspath(file), "r+" if size else "w+")
-            self._stream.truncate(size)
+            self._stream.truncate(self.size)
+        self.write_at(0, bytes(head))
 
     def append(self, data: bytes | NDArray[Any]) -> None:
         """Append numbers. Raises `OSError` if writing fails."""
@@ -97,8 +100,19 @@ class ArrayFile:
             self._stream.close()
 
 
-#: Opens the file of a path with its first bytes: none for a new file.
-OpenFile = Callable[[Path, int], ArrayFile]
+def _checksum(file: Path, head: int, size: int) -> int:
+    """Return the checksum of a file's numbers; of fewer bytes if it is cut short. Raises `OSError`."""
+    checksum = 0
+    with file.open("rb") as stream:
+        stream.seek(head)
+        while data := stream.read(min(size, _AT_A_TIME)):
+            checksum = crc32(data, checksum)
+            size -= len(data)
+    return checksum
+
+
+#: Opens the file of a path, as `ArrayFile` with its head, size and checksum.
+OpenFile = Callable[[Path, int, int, int], ArrayFile]
 
 
 class TokenWriter:
@@ -113,25 +127,23 @@ class TokenWriter:
 
     def __init__(self, path: Path, tokens: TokenSet, open_file: OpenFile, state: Sequence[int] = _NEW) -> None:
         self.path = path
-        self.tokens, self.documents, self.last_end, self.checksum, self._checksum_of_ended = state
+        self.tokens, self.documents, self.last_end, *checksums = state
+        self.checksum, self._checksum_of_ended, self._index_checksum = checksums
         self._layout, self._dtype = tokens.layout, DTYPES[tokens.dtype]
         self._start = NPY_HEADER if tokens.layout == "npy" else 0
-        head, entry = OFFSET_DTYPE.itemsize, OFFSET_DTYPE.itemsize
-        if tokens.layout == "megatron":
-            head, entry = megatron.HEADER_SIZE, megatron.LENGTHS.itemsize
-        is_new = state is _NEW
-        index = index_path(path, tokens.layout) if tokens.has_index else None
-        self._ids = open_file(path, 0 if is_new else self._start + self.tokens * self._dtype.itemsize)
-        self._index = None if index is None else open_file(index, 0 if is_new else head + self.documents * entry)
-        if is_new:
-            self._ids.append(bytes(self._start))
-        if is_new and self._index is not None:
-            self._index.append(bytes(head))
+        self._ids = open_file(path, self._start, self.tokens * self._dtype.itemsize, self.checksum)
+        self._index = None
+        if tokens.has_index:
+            head, entry = OFFSET_DTYPE.itemsize, OFFSET_DTYPE.itemsize
+            if tokens.layout == "megatron":
+                head, entry = megatron.HEADER_SIZE, megatron.LENGTHS.itemsize
+            self._index = open_file(index_path(path, tokens.layout), head, self.documents * entry, self._index_checksum)
 
     @property
     def state(self) -> list[int]:
         """What the writer knows of its files, to continue them later. Their sizes follow from it."""
-        return [self.tokens, self.documents, self.last_end, self.checksum, self._checksum_of_ended]
+        checksums = [self.checksum, self._checksum_of_ended, self._index_checksum]
+        return [self.tokens, self.documents, self.last_end, *checksums]
 
     def write(self, ids: Ids, ends: NDArray[np.int64] = NO_ENDS) -> None:
         """Append ids.
@@ -147,10 +159,12 @@ class TokenWriter:
         if len(ends):
             self._checksum_of_ended = self.checksum
             ends = ends + self.tokens
-            if self._index is not None and self._layout == "megatron":
-                self._index.append(megatron.encode_lengths(ends, self.last_end, self._index.path))
-            elif self._index is not None:
-                self._index.append(ends.astype(OFFSET_DTYPE))
+            if self._index is not None:
+                entries: NDArray[Any] = ends.astype(OFFSET_DTYPE)
+                if self._layout == "megatron":
+                    entries = megatron.encode_lengths(ends, self.last_end, self._index.path)
+                self._index.append(entries)
+                self._index_checksum = crc32(entries.data, self._index_checksum)
             self.last_end = int(ends[-1])
             self.documents += len(ends)
         self.checksum = crc32(stored[ended:].data, self.checksum)
@@ -250,8 +264,8 @@ class TokenSetWriter:
     def __init__(
         self, tokens: TokenSet, facts: Mapping[str, Any], files: NewFiles, streams: ExitStack, journal: Journal
     ) -> None:
-        def open_file(path: Path, size: int) -> ArrayFile:
-            return streams.enter_context(closing(ArrayFile(files.new(path), path, size)))
+        def open_file(path: Path, head: int, size: int, checksum: int) -> ArrayFile:
+            return streams.enter_context(closing(ArrayFile(files.new(path), path, head, size, checksum)))
 
         self.facts = dict(facts)
         self.journal = journal
@@ -363,8 +377,6 @@ def new_token_set(
     With a fingerprint the writer may make checkpoints, and the files of an interrupted encoding are continued with
     `resume`. Raises as `new_files` and `open_journal` do.
     """
-    for file in tokens.files_of(tokens.first):
-        temporary_path(file)  # now, not after the work: some names are longer than the first one
     with open_journal(tokens, fingerprint) as journal, ExitStack() as streams, new_files() as files:
         files.owner, files.kept = journal.owner, journal.kept
         if journal.checkpoint is not None and journal.checkpoint.publishing:

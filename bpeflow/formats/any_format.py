@@ -79,8 +79,14 @@ FORMATS = (
 #: The formats that exist without a pattern, so that `load` takes it and a published description.
 _WITHOUT_PATTERN = (_GPT2, _TIKTOKEN)
 
-#: Endings of files that tokenizers of other kinds have, and that no folder for a tokenizer is meant to have.
-_FILE_ENDINGS = (".model", ".txt", ".bpe", ".vocab", ".bin", ".pkl")
+#: Endings of other files, which no folder for a tokenizer is meant to have.
+_FILE_ENDINGS = (
+    *(".model", ".txt", ".bpe", ".vocab", ".bin", ".pkl", ".gguf", ".safetensors", ".pt", ".onnx", ".npy", ".npz"),
+    *(".csv", ".tsv", ".jsonl", ".yaml", ".parquet", ".html", ".zip", ".gz"),
+)
+
+#: The names that show the folder of a training run: its report when it is finished, and a subfolder until then.
+RUN_MARKS = ("run.json", "unfinished")
 
 #: Other names of formats.
 _ALIASES = {"hf": "huggingface", "tokenizers": "huggingface", "transformers": "huggingface"}
@@ -171,9 +177,12 @@ def save(
         ConfigError: the format is unknown or contradicts the file's ending, or the options do not fit it or the
             tokenizer.
         FormatError: the format cannot hold the tokenizer.
-        AlreadyExistsError: there is such a file already, or another tokenizer, and `overwrite` is false.
+        AlreadyExistsError: there is such a file already, or another tokenizer, and `overwrite` is false; or the folder
+            is that of a training run, whose report is about its own tokenizer.
     """
     format_, file, is_file = _target(path, name)
+    if any((file.parent / mark).exists() for mark in RUN_MARKS):
+        raise AlreadyExistsError(f"{file.parent} is the folder of a training run: write to another folder")
     if not is_file and path.exists() and not path.is_dir():
         endings = ", ".join(known.suffix for known in FORMATS if known.suffix)
         raise AlreadyExistsError(f"{path} is a file: name a folder, or a file that ends in one of {endings}")

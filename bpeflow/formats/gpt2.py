@@ -241,8 +241,7 @@ def _read_tokenizer_file(path: Path) -> dict[str, Any]:
     if not all(map(is_text, steps)):
         raise file["pattern"].need("a string in UTF-8, or a list of strings")
     content["pattern"] = check_pattern(steps if isinstance(pattern, list) else str(pattern), path)
-    if not isinstance(content.get("whole_tokens"), bool):
-        raise file["whole_tokens"].need("true or false")
+    content["whole_tokens"] = file["whole_tokens"].flag()
     check_special_tokens(file["special_tokens"])
     # Version 0.1.0 dropped unmatched text without saying so.
     unmatched = content.setdefault("unmatched", "isolate" if pattern in [*NAMED_PATTERNS] else "drop")

@@ -101,7 +101,7 @@ def find_pretrained(name: str | Path, revision: str | None = None) -> tuple[Path
         except Exception as error:  # whatever its way to download raises
             reasons.append(
                 f"no such tokenizer on the HuggingFace hub, or it cannot be downloaded ({_root_of(error)}): check the "
-                f"name, or {by_hand}"
+                f"path (in {Path.cwd()}) or the name, or {by_hand}"
             )
     raise TokenizerNotFoundError("; ".join(reasons))
 

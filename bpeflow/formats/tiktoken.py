@@ -51,7 +51,6 @@ from bpeflow.formats.untrusted import (
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.vocab import Vocab
 
-FILE = "tokenizer.tiktoken"
 SUFFIX = ".tiktoken"
 
 #: The arguments of ``tiktoken.Encoding`` that a sidecar may have.

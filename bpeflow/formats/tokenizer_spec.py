@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from bpeflow._util import native
-from bpeflow._util.literals import special_bytes
+from bpeflow._util.delimiters import special_bytes
 from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_repr, steps_of, unknown_name
 from bpeflow.errors import ConfigError, InputTypeError

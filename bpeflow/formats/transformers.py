@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from bpeflow._util.atomic import write_text
+from bpeflow._util.delimiters import BEGIN_OF_TEXT, PADDING, end_of_document
 from bpeflow._util.text import close_matches, short_repr, suggestion
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import huggingface
 from bpeflow.formats.published import CONFIG_FILE
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, TransformersOptions
 from bpeflow.formats.untrusted import read_text
-from bpeflow.vocab import BEGIN_OF_TEXT, PADDING, end_of_document
 
 SPECIAL_TOKENS_FILE = "special_tokens_map.json"
 
@@ -74,7 +74,7 @@ def _nearest(given: str, spec: TokenizerSpec) -> str:
     if not specials:
         return ", which has none; add it with Tokenizer.with_special_tokens, or special_tokens when training"
     close = close_matches(given, specials, n=3)
-    return f"; did you mean {' or '.join(close)}?" if close else f"; it has {short_repr(specials)}"
+    return f"; did you mean {' or '.join(close)}?" if close else f"; it has {', '.join(map(short_repr, specials[:10]))}"
 
 
 def _special_tokens(spec: TokenizerSpec, roles: dict[str, str]) -> dict[str, Any]:

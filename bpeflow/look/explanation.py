@@ -99,10 +99,10 @@ class Missed:
     def __str__(self) -> str:
         """Say which merge came first."""
         by = self.taken_by
-        order = "lower" if by.rank < self.rank else "the same, further left"
+        place = f"rank {by.rank:,}" if by.rank < self.rank else "further left"
         return (
-            f"{literal(self.left)} + {literal(self.right)} ({_rank(self)}) was possible until "
-            f"{literal(by.left)} + {literal(by.right)} came first, whose rank {by.rank:,} is {order}"
+            f"{literal(self.left)} + {literal(self.right)} ({_rank(self)}) was possible, "
+            f"but {literal(by.left)} + {literal(by.right)} ({place}) came first"
         )
 
 

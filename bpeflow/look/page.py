@@ -10,7 +10,6 @@ import json
 import zlib
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timezone
 from html import escape
 from pathlib import Path
@@ -23,7 +22,7 @@ from bpeflow import __version__
 from bpeflow._util.atomic import write_text
 from bpeflow._util.text import format_size, short_repr
 from bpeflow.config import Settings
-from bpeflow.corpus.excerpts import TextSample, sample_corpus
+from bpeflow.corpus.excerpts import TextSample, sample_corpus, sample_texts
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.flow import MonitorSample
@@ -42,6 +41,7 @@ from bpeflow.look.charts import (
 from bpeflow.look.explainer import Explainer
 from bpeflow.look.render import make_page, resource
 from bpeflow.run_dir.layout import COUNTS_FILE, MONITOR_FILE, REPORT_FILE
+from bpeflow.run_dir.resume import why_nothing_finished
 from bpeflow.run_dir.run_files import RunReport, read_report
 from bpeflow.run_dir.summary import describe_run
 from bpeflow.tokenizer.tokenizer import Tokenizer
@@ -162,12 +162,13 @@ def load_run(folder: Path, sample: Sequence[str] = ()) -> RunData:
     """
     report = read_report(folder)
     if report is None:
-        raise ConfigError(f"{folder} has no finished run: there is no {REPORT_FILE}")
-    taken = sample_corpus(report.settings | ({"input": list(sample), "sources": []} if sample else {}))
+        raise ConfigError(f"{folder}: {why_nothing_finished(folder)}")
     if sample:
+        taken = TextSample(sample_texts({**report.settings, "input": sample, "sources": []}), " ".join(sample))
         if not taken.texts:
-            raise ConfigError(f"--sample {' '.join(sample)}: {taken.description}")
-        taken = replace(taken, description=" ".join(sample))
+            raise ConfigError(f"--sample {taken.description}: no text in local files")
+    else:
+        taken = sample_corpus(report.settings)
     tokenizer = Tokenizer.load(folder) if report.learning is not None else None
     encoded = [] if tokenizer is None else [_encode(tokenizer, *source) for source in taken.texts.items()]
     counts = folder / COUNTS_FILE

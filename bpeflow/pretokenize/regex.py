@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import chain, pairwise, zip_longest
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from bpeflow._util.text import Pattern, UnmatchedPolicy, steps_of, unknown_name
@@ -124,22 +124,15 @@ class Pretokenizer:
 
     def split(self, text: str) -> tuple[list[str], list[str]]:
         """Return the pre-tokens of `text` as `pretokens` does, and the stretches that the pattern does not match."""
-        if self._steps:
-            pieces, unmatched = self._split_spans(text)
-            if unmatched and self.unmatched == "error":
-                raise self._unmatched_error(text)
-            return [text[start:end] for start, end in pieces], [text[start:end] for start, end in unmatched]
-        matches = self._matches(text)
-        if not self.custom:
-            return matches, []
-        if sum(map(len, matches)) == len(text):
-            return list(filter(None, matches)), []
-        if self.unmatched == "error":
-            raise self._unmatched_error(text)
-        gaps = self._gaps(text)
-        isolate = self.unmatched == "isolate"
-        pretokens = chain.from_iterable(zip_longest(gaps, matches, fillvalue="")) if isolate else matches
-        return list(filter(None, pretokens)), list(filter(None, gaps))
+        if self._returns_matches:
+            matches: list[str] = TimeLimit(self.regex, text).run(self.compiled.findall, text)
+            if sum(map(len, matches)) == len(text):  # as is usual, and takes half the time
+                return list(filter(None, matches)), []
+            self._returns_matches = False  # a pattern that leaves gaps usually does so again
+        pieces, unmatched = self._split_spans(text)
+        if unmatched and self.unmatched == "error":
+            raise UnmatchedTextError(self.describe(show_unmatched(text, *unmatched[0])))
+        return [text[start:end] for start, end in pieces], [text[start:end] for start, end in unmatched]
 
     def find_unmatched(self, text: str) -> Unmatched | None:
         """Return the first stretch of `text` that the pattern does not match; None if it matches all text.
@@ -177,21 +170,6 @@ class Pretokenizer:
     def _finds_anything(self, text: str, timeout: float) -> bool:
         return any(match.end() > match.start() for match in self.compiled.finditer(text, timeout=timeout))
 
-    def _matches(self, text: str) -> list[str]:
-        """Return the matches from left to right, including empty ones."""
-        if self.compiled.groups:  # findall would return the groups instead of the matches
-            return [text[start:end] for start, end in self.match_spans(text)]
-        matches: list[str] = TimeLimit(self.regex, text).run(self.compiled.findall, text)
-        return matches[::-1] if self._backwards else matches
-
-    def _gaps(self, text: str) -> list[str]:
-        """Return the text before the first match, between each two matches, and after the last match."""
-        if self.compiled.groups:  # split would return the groups, too
-            spans = [(0, 0), *self.match_spans(text), (len(text), len(text))]
-            return [text[end:start] for (_, end), (start, _) in pairwise(spans)]
-        gaps: list[str] = TimeLimit(self.regex, text).run(self.compiled.split, text)
-        return gaps[::-1] if self._backwards else gaps
-
     def match_spans(self, text: str) -> list[tuple[int, int]]:
         """Return the start and end of each match in `text` from left to right, including empty ones.
 
@@ -202,15 +180,16 @@ class Pretokenizer:
     def _spans(self, text: str, limit: TimeLimit) -> list[tuple[int, int]]:
         """Return what `match_spans` does, for a text or for a piece of the text that has the time limit."""
         compiled = self.compiled
-        spans = limit.run(lambda text, timeout: [m.span() for m in compiled.finditer(text, timeout=timeout)], text)
-        return spans[::-1] if self._backwards else spans
+        return sorted(
+            limit.run(lambda text, timeout: [m.span() for m in compiled.finditer(text, timeout=timeout)], text)
+        )
 
     @cached_property
-    def _backwards(self) -> bool:
-        """Whether the pattern is searched for from the end of the text, with the flag ``(?r)``."""
+    def _returns_matches(self) -> bool:
+        """Whether `findall` returns the pre-tokens: not for several expressions, groups, or ``(?r)``, from the end."""
         import regex
 
-        return bool(self.compiled.flags & regex.REVERSE)
+        return not self._steps and not self.compiled.groups and not self.compiled.flags & regex.REVERSE
 
     def _split_spans(self, text: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """Return the start and end of each pre-token, and of each stretch of unmatched text."""
@@ -232,10 +211,6 @@ class Pretokenizer:
                     position = start + last
         unmatched = sorted(dropped) if self.unmatched == "drop" else [(s, e) for s, e, matched in pieces if not matched]
         return [(start, end) for start, end, _ in pieces], unmatched
-
-    def _unmatched_error(self, text: str) -> UnmatchedTextError:
-        unmatched = self.find_unmatched(text)
-        return UnmatchedTextError(self.describe(unmatched) if unmatched else "")
 
     def __reduce__(self) -> tuple[Callable[..., Pretokenizer], tuple[Any, ...]]:
         source = self.regex if self.custom else self.name
@@ -334,7 +309,7 @@ def _compile(source: str) -> regex_module.Pattern[str]:
     # ValueError and KeyError (in older versions): flags that exclude each other. RecursionError: thousands of nested
     # groups.
     except (regex.error, ValueError, KeyError, RecursionError) as error:
-        raise PatternError(f"invalid regular expression {source!r}: {error}") from error
+        raise PatternError(f"pattern {source!r} is an invalid regular expression: {error}") from error
 
 
 # Versions of Unicode, newest first, each with a character that it was the first to assign.

@@ -25,16 +25,15 @@ from enum import IntEnum
 from pathlib import Path
 
 from bpeflow.counting.segments import has_segments
-from bpeflow.formats.any_format import FORMATS
+from bpeflow.formats.any_format import FORMATS, RUN_MARKS
 
-REPORT_FILE = "run.json"
+#: The report of a finished run, and the subfolder in which a run works until its results are complete.
+REPORT_FILE, UNFINISHED = RUN_MARKS
 COUNTS_FILE = "counts.npz"
 MONITOR_FILE = "monitor.jsonl"
 PAGE_FILE = "report.html"
 LOCK_FILE = ".lock"
 
-#: The subfolder in which a run works until its results are complete.
-UNFINISHED = "unfinished"
 SETTINGS_FILE = "settings.json"
 DONE_FILE = "done.json"
 CHECKPOINT_FILE = "merges.partial"
@@ -77,9 +76,7 @@ class Phase(IntEnum):
     FIRST_STAGE  first_stage/ with counts,       is refused                   resumes the first stage, if it
                  segments or merges                                           is not finished, and counts
     COUNTING     segments/                       is refused                   counts what is left
-    COUNTED      counts.npz, run.json            starts; is refused if there  learns from the counts
-                                                 were segments or a first
-                                                 stage
+    COUNTED      counts.npz, run.json            is refused                   learns from the counts
     LEARNING     merges.partial                  is refused                   learns the merges that are left
     DONE         done.json                       publishes these results, and continues as with a finished run
     ===========  ==============================  ===========================  ============================

@@ -14,7 +14,8 @@ from bpeflow.config import Settings, make_settings, replace
 from bpeflow.corpus.files import STDIN
 from bpeflow.corpus.sources import DOCUMENTS
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.counting.fingerprint import Fingerprint, has_manifest, setting_changes
+from bpeflow.counting.fingerprint import Fingerprint, has_manifest
+from bpeflow.counting.segments import has_segments
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, ResumeError
 from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2
@@ -40,14 +41,12 @@ from bpeflow.run_dir.run_dir import RunDir, publish_results, remove_unfinished
 from bpeflow.run_dir.run_files import (
     RecordedRun,
     RunReport,
+    changed_settings,
     check_counts,
     check_same_settings,
     read_record,
     read_report,
 )
-
-#: Settings of one call, which say nothing about the results of a run.
-_OF_A_CALL = {"resume", "restart", "overwrite", "out_dir"}
 
 log = logging.getLogger(__name__)
 
@@ -72,19 +71,35 @@ def make_run_settings(values: Mapping[str, Any], where: str = "", elsewhere: Col
 
 
 def counts_to_resume(values: Mapping[str, Any]) -> Path | None:
-    """Return the counts that the run to resume learns from; None if it counts its own, or has settings here."""
+    """Return the counts that the run to resume learns from; None if it has its own, or has settings here."""
     out_dir = values.get("out_dir")
     has_corpus = values.get("input") or values.get("sources")
     if not values.get("resume") or has_corpus or not isinstance(out_dir, str | Path):
         return None
-    record = read_record(Path(out_dir).expanduser())
-    return None if record is None or record.counts is None else Path(record.counts)
+    run = recorded_run(Path(out_dir).expanduser())
+    return None if run is None or run.counts is None else Path(run.counts)
+
+
+def recorded_run(folder: Path) -> RecordedRun | None:
+    """Return the record of the unfinished run in a folder, or else what the latest report says of its run, if any."""
+    if record := read_record(folder):
+        return record
+    unfinished = folder / UNFINISHED
+    report = read_report(unfinished, DONE_FILE) or read_report(unfinished) or read_report(folder)
+    if report is None:
+        return None
+    counts = None if (folder / COUNTS_FILE).exists() else report.counts
+    settings = report.settings | {"resume": False, "overwrite": False, "restart": False}
+    return RecordedRun(settings, str(Path.cwd()), counts)
 
 
 def _own_settings(folder: Path) -> dict[str, Any]:
-    record = read_record(folder)
+    record = recorded_run(folder)
     if record is None:
-        return _reported_settings(folder)
+        raise ResumeError(
+            f"{folder} has no run to resume: there is neither {REPORT_FILE} nor {UNFINISHED}/{SETTINGS_FILE}. Give "
+            "the settings of a new one, at least its input and vocab_size"
+        )
     if unknown := record.settings.keys() - Settings.model_fields:
         raise ResumeError(
             f"the run in {folder} was begun by another version of bpeflow, with settings that this one does not have "
@@ -110,23 +125,6 @@ def _own_settings(folder: Path) -> dict[str, Any]:
     return record.settings
 
 
-def _reported_settings(folder: Path) -> dict[str, Any]:
-    """Return the settings of a run that has left nothing but its report: its results are complete, or nearly so."""
-    unfinished = folder / UNFINISHED
-    report = read_report(unfinished, DONE_FILE) or read_report(unfinished) or read_report(folder)
-    if report is None:
-        raise ResumeError(
-            f"{folder} has no run to resume: there is neither {REPORT_FILE} nor {UNFINISHED}/{SETTINGS_FILE}. Give "
-            "the settings of a new one, at least its input and vocab_size"
-        )
-    if report.counts is not None and not (folder / COUNTS_FILE).exists():
-        raise ResumeError(
-            f"the run in {folder} has learned merges from the counts in {report.counts} and is finished: nothing left "
-            "to do"
-        )
-    return {**report.settings, "overwrite": False, "restart": False}
-
-
 def _paths(record: RecordedRun) -> Iterator[str]:
     """Yield the paths in a run's settings. A chat template is the name of a known one if no file has this name."""
     settings = record.settings
@@ -138,33 +136,13 @@ def _paths(record: RecordedRun) -> Iterator[str]:
     yield from filter(None, (settings["init_from"], settings["scratch_dir"], is_file and template))
 
 
-def log_changes(folder: Path, settings: Settings) -> None:
-    """Log which settings of the unfinished run in a folder change when it is resumed."""
-    record = read_record(folder) if phase_of(folder) > Phase.STARTED else None
-    if record is not None and (changes := _changes(record.settings, settings)):
-        log.info("resuming %s with changed settings: %s", folder, changes)
-
-
 def log_nothing_left(folder: Path, settings: Settings, report: RunReport) -> None:
-    """Log that the run in a folder is finished, and which changed settings are ignored for this reason."""
+    """Log that the run in a folder is finished, and what is ignored for this reason."""
     log.info("the run in %s is finished: nothing left to do", folder)
-    if changes := _changes(report.settings, settings):
+    if settings.overwrite:
+        log.warning("overwrite=True (--overwrite) is ignored: with resume, a finished run stays")
+    if changes := changed_settings(report.settings, settings):
         log.warning("changed settings are ignored, as the run is finished: %s", changes)
-
-
-def _changes(before: Mapping[str, Any], settings: Settings) -> str:
-    now = _by_key(settings.to_json())
-    earlier = {key: value for key, value in _by_key(before).items() if key in now}
-    return ", ".join(setting_changes(earlier, {key: now[key] for key in earlier}))
-
-
-def _by_key(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that say something about results, those in sections by their dotted keys."""
-    flat: dict[str, Any] = {}
-    for name, value in settings.items():
-        inside = value if isinstance(value, Mapping) else {}
-        flat |= {f"{name}.{key}": setting for key, setting in inside.items()} or {name: value}
-    return {key: value for key, value in flat.items() if key not in _OF_A_CALL}
 
 
 def how_to_continue(folder: Path) -> str:
@@ -186,6 +164,15 @@ def how_to_continue(folder: Path) -> str:
     return f"to continue: bpeflow {resume}"
 
 
+def why_nothing_finished(folder: Path) -> str:
+    """Say why there is no finished run in a folder, and how to continue an unfinished one."""
+    if not folder.is_dir():
+        return "a file, not a run folder" if folder.exists() else "no such folder"
+    if phase_of(folder) > Phase.STARTED:
+        return f"the run is unfinished; {how_to_continue(folder)}"
+    return f"not a run folder: it has no {REPORT_FILE}"
+
+
 # ---- making way for a new run ----
 
 
@@ -199,15 +186,12 @@ def make_way(folder: Path, settings: Settings, *, counts: bool = True, counts_in
     those of the interrupted run are published with the results. Raises `ResumeError` or `AlreadyExistsError`.
     """
     finish_publishing(folder, settings.restart)
-    phase, unfinished = phase_of(folder), folder / UNFINISHED
+    unfinished = folder / UNFINISHED
     takes_counts = same_folder(counts_in, unfinished)
-    at_stake = [CHECKPOINT_FILE] * (unfinished / CHECKPOINT_FILE).exists()
-    if not takes_counts:
-        at_stake = [f"{SEGMENTS}/"] * (phase is Phase.COUNTING) + [COUNTS_FILE] * _are_costly(unfinished) + at_stake
-        at_stake = [f"{FIRST_STAGE}/"] * has_first_stage(unfinished) + at_stake
-    other_counts = phase in (Phase.FIRST_STAGE, Phase.COUNTING) or has_counts(unfinished)
-    if settings.resume and (counts or takes_counts or not other_counts):
+    counted = [] if takes_counts else [*_counted(unfinished)]
+    if settings.resume and (counts or not counted):
         return
+    at_stake = counted + [CHECKPOINT_FILE] * (unfinished / CHECKPOINT_FILE).exists()
     if at_stake and not settings.restart:
         raise ResumeError(
             f"{folder} has an unfinished run ({' and '.join(at_stake)}): resume it (--resume), discard it and start "
@@ -215,12 +199,22 @@ def make_way(folder: Path, settings: Settings, *, counts: bool = True, counts_in
         )
     if not (takes_counts or settings.overwrite):
         refuse_to_replace(folder, counts_stay=same_folder(counts_in, folder))
-    if at_stake or (other_counts and not takes_counts):
+    if at_stake:
         log.warning("%s: discarding the unfinished run", folder)
     if takes_counts:
         (unfinished / CHECKPOINT_FILE).unlink(missing_ok=True)
     else:
         remove_unfinished(folder)
+
+
+def _counted(unfinished: Path) -> Iterator[str]:
+    """Yield the names of what an unfinished run has saved before learning."""
+    if has_first_stage(unfinished):
+        yield f"{FIRST_STAGE}/"
+    if has_segments(unfinished / SEGMENTS):
+        yield f"{SEGMENTS}/"
+    if has_counts(unfinished):
+        yield COUNTS_FILE
 
 
 def finish_publishing(folder: Path, restart: bool = False) -> None:
@@ -234,17 +228,6 @@ def finish_publishing(folder: Path, restart: bool = False) -> None:
         if not restart:
             raise
         remove_unfinished(folder)
-
-
-def _are_costly(folder: Path) -> bool:
-    """Return whether a folder has counts that took long to make, of a run that was still to learn merges."""
-    try:
-        report = read_report(folder)
-    except FormatError:
-        return False
-    if report is None or report.counting is None or report.counting.segments is None:
-        return False
-    return report.learns_later and (folder / COUNTS_FILE).exists()
 
 
 def refuse_to_replace(folder: Path, *, counts_stay: bool = False) -> None:
@@ -343,7 +326,6 @@ def _read_counts(folder: Path, fingerprint: Fingerprint) -> EarlierCounts | None
         check_counts(report, counts, path)
     except FormatError as error:
         raise ResumeError(f"{error}. To count again, use {start_over(folder)}") from error
-    log.info("the corpus is already counted: resuming from %s", path)
     return EarlierCounts(counts, report, finished=folder.name != UNFINISHED)
 
 

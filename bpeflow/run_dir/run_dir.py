@@ -48,7 +48,7 @@ from bpeflow.run_dir.layout import (
     same_folder,
 )
 from bpeflow.run_dir.lock import RunLock
-from bpeflow.run_dir.run_files import RunReport, read_report, record_run
+from bpeflow.run_dir.run_files import RunReport, changed_settings, read_record, read_report, record_run
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +78,7 @@ class RunDir:
         self._counts_stay = True  # those of an earlier run in the folder, from which this run learns
         self._reads_once = False  # standard input or an iterable, so that it cannot be resumed from its settings
         self._earlier_record: bytes | None = None
+        self._changes = ""  # to the settings of the run that is resumed
         self._made = path is not None and not path.exists()
         if path is None:
             return
@@ -123,7 +124,9 @@ class RunDir:
 
         `counts` are those from elsewhere that the run learns from, if it does.
         """
-        if self.unfinished is not None:
+        if self.path is not None and self.unfinished is not None:
+            resumed = read_record(self.path) if phase_of(self.path) > Phase.STARTED else None
+            self._changes = changed_settings(resumed.settings, settings) if resumed else ""
             make_folder(self.unfinished)
             _remove(self.unfinished, stale)
             record = self.unfinished / SETTINGS_FILE
@@ -133,6 +136,11 @@ class RunDir:
             self._counts_stay = counts is None or same_folder(Path(counts).parent, self.path)
             paths = {path for source in settings.all_sources for path in source.paths}
             self._reads_once = not paths.isdisjoint((STDIN, DOCUMENTS))
+
+    def log_changes(self) -> None:
+        """Log which settings of the run that is resumed have changed, once it is certain that none is refused."""
+        if self._changes:
+            log.info("resuming %s with changed settings: %s", self.path, self._changes)
 
     def write(self, name: str, dump: Callable[[Path], object]) -> None:
         """Write a file atomically: `dump` gets the path to write to."""

@@ -47,6 +47,14 @@ _DECIDING = ("special_tokens", "tie_break", "min_frequency", "max_token_length",
 
 #: The same for the second stage of superwords, besides the tokenizer that the first stage gives.
 _DECIDING_SUPERWORDS = ("superwords", "superword_pattern", "max_words", "colon_rule")
+
+#: Settings of one call, which are not those of a run, and settings of how a run works, which do not affect results.
+_OF_A_CALL = frozenset({"resume", "restart", "overwrite", "out_dir"})
+_OF_THE_WORK = frozenset(
+    {"num_counter", "num_merger", "chunk_size", "executor", "memory_limit", "scratch_dir", "segment_size", "monitor"}
+    | {"engine", "backend", "threads", "max_search"}
+)
+
 log = logging.getLogger(__name__)
 
 
@@ -132,11 +140,6 @@ class RunReport:
     peak_memory_bytes: int | None = None
     finished: str | None = None
     files: tuple[str, ...] = ()
-
-    @property
-    def learns_later(self) -> bool:
-        """Whether the run was to learn merges, but has not got there."""
-        return self.learning is None and not self.settings.get("skip_merge")
 
     @property
     def second_stage(self) -> int | None:
@@ -247,6 +250,13 @@ def read_record(folder: Path) -> RecordedRun | None:
         ) from None
 
 
+def changed_settings(before: Mapping[str, Any], settings: Settings) -> str:
+    """Describe the changes to a run's settings. Those of how it works have changed only if they are given now."""
+    ignored = _OF_A_CALL | (_OF_THE_WORK - settings.model_fields_set)
+    now = settings.to_json(before.keys() - ignored)
+    return ", ".join(setting_changes({key: before[key] for key in now}, now))
+
+
 # ---- merges learned so far ----
 
 
@@ -263,14 +273,23 @@ def learning_fingerprint(settings: Settings, base: TokenizerSpec | None) -> dict
 
 
 class MergeCheckpoint:
-    """The checkpoint file of an unfinished run."""
+    """The checkpoint file of an unfinished run.
+
+    Attributes:
+        merges, merge_counts: the merges of the file with their counts, initial merges included; none without a file.
+    """
 
     def __init__(self, folder: Path, counts: PretokenCounts, fingerprint: dict[str, Any]) -> None:
+        """Read the file. A damaged one is ignored with a warning, as learning again costs only time.
+
+        Raises `ResumeError` if its merges were learned from other counts, or with other settings.
+        """
         self._path = folder / CHECKPOINT_FILE
         self._counts = counts
         self._settings = fingerprint
         self._counts_digest = ""
         self._next = monotonic() + INTERVAL
+        self.merges, self.merge_counts = self._load()
 
     @property
     def due(self) -> bool:
@@ -294,12 +313,7 @@ class MergeCheckpoint:
             )
         self._next = monotonic() + INTERVAL
 
-    def load(self) -> tuple[list[Merge], list[int]] | None:
-        """Return the merges of the checkpoint with their counts, initial merges included; None without a checkpoint.
-
-        A damaged file is ignored with a warning, as learning again costs only time. Raises `ResumeError` if the merges
-        were learned from other counts, or with other settings.
-        """
+    def _load(self) -> tuple[list[Merge], list[int]]:
         try:
             body = read_json(self._path)
             if body["version"] != CHECKPOINT_VERSION:
@@ -307,10 +321,10 @@ class MergeCheckpoint:
             merges = [(bytes.fromhex(left), bytes.fromhex(right)) for left, right in body["merges"]]
             merge_counts = body["merge_counts"]
         except FileNotFoundError:
-            return None
+            return [], []
         except (ValueError, KeyError, TypeError):
             log.warning("%s is damaged: learning starts over", self._path)
-            return None
+            return [], []
         check_same_settings(body["settings"], self._settings, self._path)
         if body["counts_sha256"] != self._digest_of_counts():
             raise ResumeError(f"{self._path} was learned from other counts: start over with --restart")

@@ -65,9 +65,6 @@ class Encoder(Protocol):
         Return the same as `encode_batch`.
         """
 
-    def count_tokens(self, text: Utf8, specials: SpecialTokens) -> int:
-        """Return the number of ids that `encode` would return."""
-
     def decode(self, ids: IdArray) -> bytes:
         """Return the bytes of ids, joined. `ids` must be one-dimensional, contiguous, and uint16 or uint32.
 

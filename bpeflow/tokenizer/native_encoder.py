@@ -110,30 +110,20 @@ class NativeEncoder:
         return NativeEncoder(self._spec, cache_bytes, self._instructions, self._model)
 
     def encode(self, text: bytes, specials: SpecialTokens) -> list[int]:
-        try:
-            return self._encode_to_list(text, specials)
-        except UnmatchedTextError as error:
-            raise self._explained(error, [text], specials) from None
-
-    def _encode_to_list(self, text: bytes, specials: SpecialTokens) -> list[int]:
-        if not self._takes_any_text:
-            prepared = self._prepare(text, specials)
-            if prepared is None:
-                return _as_list(self._encode_in_pieces([text], specials, _UINT32)[0])
-            text, specials = prepared
-        if len(text) > SHORT_TEXT:
-            return _as_list(self._encode_to_array(text, specials, _UINT32))
+        if len(text) > SHORT_TEXT or not (self._takes_any_text or self._is_taken(text)):
+            ids: list[int] = self.encode_to_array(text, specials, _UINT32).tolist()
+            return ids
         session = self._take_session()
         try:
-            return session.ids[: self._encode_short(session, text, specials)].tolist()
+            return session.ids[: self._encode_prepared(session, session.to_ids, text, specials)].tolist()
+        except UnmatchedTextError as error:
+            raise self._explained(error, [text], specials) from None
         finally:
             self._idle.append(session)
 
     def encode_to_array(self, text: Utf8, specials: SpecialTokens, dtype: np.dtype[Any]) -> IdArray:
         try:
-            if self._takes_any_text:
-                return self._encode_to_array(text, specials, dtype)
-            prepared = self._prepare(bytes(text), specials)
+            prepared = (text, specials) if self._takes_any_text else self._prepare(bytes(text), specials)
             if prepared is None:
                 return self._encode_in_pieces([bytes(text)], specials, dtype)[0]
             return self._encode_to_array(*prepared, dtype)
@@ -141,45 +131,28 @@ class NativeEncoder:
             raise self._explained(error, [bytes(text)], specials) from None
 
     def _encode_to_array(self, text: Utf8, specials: SpecialTokens, dtype: np.dtype[Any]) -> IdArray:
+        if not isinstance(text, bytes) or len(text) > _REUSED_ROOM:
+            return self._encode_packed(text, np.array([len(text)]), specials, dtype, self._pattern)[0]
         session = self._take_session()
         try:
             ids = session.room(len(text), dtype)
-            if not isinstance(text, bytes) or len(text) > _REUSED_ROOM:
-                return session.take(ids, self._encode(session, text, specials, ids))
             return session.take(ids, self._encode_prepared(session, session.to_room, text, specials))
         finally:
             self._idle.append(session)
 
     def encode_batch(self, texts: list[str], specials: SpecialTokens, dtype: np.dtype[Any]) -> EncodedTexts:
-        data: list[bytes] = []
         try:
-            if self._takes_any_text:
+            if self._takes_any_text or all(self._is_taken(to_utf8(text)) for text in texts):
                 return self._encode_texts(texts, specials, dtype)
-            data = [*map(to_utf8, texts)]
-            if self._pattern is not None and all(self._normalize(text) is text for text in data):
-                return self._encode_pieces(data, specials, dtype, self._pattern)
-            return self._encode_in_pieces(data, specials, dtype)
+            return self._encode_in_pieces([*map(to_utf8, texts)], specials, dtype)
         except UnmatchedTextError as error:
-            raise self._explained(error, data or map(to_utf8, texts), specials) from None
+            raise self._explained(error, map(to_utf8, texts), specials) from None
 
     def encode_pretokens(
         self, data: NDArray[np.uint8], offsets: NDArray[np.int64], dtype: np.dtype[Any]
     ) -> EncodedTexts:
         text = np.ascontiguousarray(data[offsets[0] : offsets[-1]])
         return self._encode_packed(text, offsets[1:] - offsets[0], NO_SPECIAL_TOKENS, dtype, None)
-
-    def count_tokens(self, text: Utf8, specials: SpecialTokens) -> int:
-        if not self._takes_any_text:
-            return len(self.encode_to_array(text, specials, _UINT32))
-        session = self._take_session()
-        try:
-            if len(text) > SHORT_TEXT or not isinstance(text, bytes):
-                return self._encode(session, text, specials, None)
-            return self._encode_short(session, text, specials)
-        except UnmatchedTextError as error:
-            raise self._explained(error, [bytes(text)], specials) from None
-        finally:
-            self._idle.append(session)
 
     def decode(self, ids: IdArray) -> bytes:
         if len(ids) > _FEW_IDS:
@@ -204,10 +177,6 @@ class NativeEncoder:
             check_status(function(*arguments, text, byref(size)), function)
         return text
 
-    def _encode_short(self, session: Session, text: bytes, specials: SpecialTokens) -> int:
-        """Encode a text of up to `SHORT_TEXT` bytes. Return the number of its ids, which `session.ids` begins with."""
-        return self._encode_prepared(session, session.to_ids, text, specials)
-
     def _encode_prepared(
         self, session: Session, encode: Callable[[bytes, int], int], text: bytes, specials: SpecialTokens
     ) -> int:
@@ -218,70 +187,50 @@ class NativeEncoder:
             _raise(-count, self._library.bpeflow_encode_prepared, text)
         return count
 
-    def _encode(
-        self,
-        session: Session,
-        text: Utf8,
-        specials: SpecialTokens,
-        ids: IdArray | None,
-    ) -> int:
-        """Encode one text into `ids`, or only count its ids. Return their number."""
-        encoding = session.encoding(self._pattern, self._native_specials(specials), ids)
-        function = self._library.bpeflow_encoder_encode
-        status = function(session.handle, byref(encoding), address(text), byref(c_uint64(len(text))), 1, None)
-        if status:
-            _raise(status, function, bytes(text))
-        return int(encoding.written)
-
-    def _encode_pieces(
-        self, pieces: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any], pattern: Handle | None
-    ) -> EncodedTexts:
-        """Encode texts. Return all ids, and the end of each text in them."""
-        ends = np.fromiter(accumulate(map(len, pieces)), np.int64, len(pieces))
-        return self._encode_packed(b"".join(pieces), ends, specials, dtype, pattern)
-
     def _encode_texts(self, texts: list[str], specials: SpecialTokens, dtype: np.dtype[Any]) -> EncodedTexts:
         """Encode texts without a step in Python for each of them."""
         addresses, sizes = np.empty(len(texts), np.uint64), np.empty(len(texts), np.uint64)
-        id_ends = np.empty(len(texts), np.int64)
         try:
             _find_texts()(texts, len(texts), *_PYTHON_API, addresses.ctypes.data, sizes.ctypes.data)
         except (TypeError, UnicodeEncodeError):
             for text in texts:
                 to_utf8(text)  # raises it with the reason
             raise
-        session = self._take_session()
-        try:
-            ids = session.room(int(sizes.sum()), dtype)
-            encoding = session.encoding(self._pattern, self._native_specials(specials), ids)
-            function = self._library.bpeflow_encoder_encode_texts
-            arguments = (addresses.ctypes.data, sizes.ctypes.data, len(texts), id_ends.ctypes.data)
-            status = function(session.handle, byref(encoding), *arguments)
-            if status:
-                _raise(status, function, b"")
-            return session.take(ids, encoding.written), id_ends
-        finally:
-            self._idle.append(session)
+        function = self._library.bpeflow_encoder_encode_texts
+        return self._call(function, addresses, sizes, int(sizes.sum()), specials, dtype, self._pattern)
 
     def _encode_packed(
         self,
-        text: bytes | NDArray[np.uint8],
+        text: Utf8 | NDArray[np.uint8],
         ends: NDArray[np.int64],
         specials: SpecialTokens,
         dtype: np.dtype[Any],
         pattern: Handle | None,
     ) -> EncodedTexts:
         """Encode texts that end at `ends`, or pre-tokens without a pattern."""
-        start = text if isinstance(text, bytes) else text.ctypes.data
+        function = self._library.bpeflow_encoder_encode
+        return self._call(function, text, ends, len(text), specials, dtype, pattern)
+
+    def _call(
+        self,
+        function: Any,
+        texts: Utf8 | NDArray[Any],
+        ends: NDArray[Any],
+        size: int,
+        specials: SpecialTokens,
+        dtype: np.dtype[Any],
+        pattern: Handle | None,
+    ) -> EncodedTexts:
+        """Call a native function for texts of `size` bytes, given their ends or, for `encode_texts`, their sizes."""
         id_ends = np.empty(len(ends), np.int64)
         session = self._take_session()
         try:
-            ids = session.room(len(text), dtype)
+            ids = session.room(size, dtype)
             encoding = session.encoding(pattern, self._native_specials(specials), ids)
-            function = self._library.bpeflow_encoder_encode
-            status = function(session.handle, byref(encoding), start, ends.ctypes.data, len(ends), id_ends.ctypes.data)
+            arguments = (address(texts), ends.ctypes.data, len(ends), id_ends.ctypes.data)
+            status = function(session.handle, byref(encoding), *arguments)
             if status:
-                _raise(status, function, bytes(text))
+                _raise(status, function, bytes(texts))
             return session.take(ids, encoding.written), id_ends
         finally:
             self._idle.append(session)
@@ -308,6 +257,10 @@ class NativeEncoder:
             return text, specials
         return (normalized, NO_SPECIAL_TOKENS) if specials.literals.find(text) is None else None
 
+    def _is_taken(self, text: bytes) -> bool:
+        """Return whether native code takes a text as it is."""
+        return self._pattern is not None and self._normalize(text) is text
+
     def _normalize(self, text: bytes) -> bytes:
         try:
             return self._pretokenizer.normalizer.utf8(text)
@@ -316,8 +269,6 @@ class NativeEncoder:
 
     def _encode_in_pieces(self, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]) -> EncodedTexts:
         """Encode texts that are split here: at special tokens, and, with a pattern not compiled, into pre-tokens."""
-        # A normalizer may make special tokens of other text. Without one, native code finds the special ones again.
-        found = NO_SPECIAL_TOKENS if self._spec.normalizer else specials
         pieces: list[bytes] = []
         inserted: dict[int, int] = {}  # special ids, by the index of an empty piece
         text_ends: list[int] = []  # in pieces
@@ -326,21 +277,19 @@ class NativeEncoder:
                 for piece, special_id in specials.split(text):
                     if special_id is None:
                         pieces += self._pieces(piece)
-                    elif found:
-                        pieces.append(piece)
                     else:
                         inserted[len(pieces)] = special_id
                         pieces.append(b"")
             except UnicodeDecodeError:
                 raise invalid_utf8_error(text) from None
             text_ends.append(len(pieces))
-        ids, piece_ends = self._encode_pieces(pieces, found, dtype, self._pattern)
+        ends = np.fromiter(accumulate(map(len, pieces)), np.int64, len(pieces))
+        # A normalizer may make special tokens of other text.
+        ids, piece_ends = self._encode_packed(b"".join(pieces), ends, NO_SPECIAL_TOKENS, dtype, self._pattern)
         if inserted:
             empty = np.array([*inserted])
             ids = np.insert(ids, piece_ends[empty], np.array([*inserted.values()], dtype))
             piece_ends += np.searchsorted(empty, np.arange(len(pieces)), side="right")
-        if len(texts) == 1:  # without the arrays below, whose cost a short text would notice
-            return ids, np.array([len(ids)], np.int64)
         return ids, np.concatenate([[0], piece_ends])[text_ends]
 
     def _pieces(self, text: bytes) -> Iterable[bytes]:
@@ -414,14 +363,12 @@ class Session:
         self._native_specials = native
         self.specials = specials
 
-    def encoding(self, pattern: Handle | None, specials: Handle | None, ids: IdArray | None) -> Encoding:
-        """Return the parameters of an encoding call. If `ids` is None, the call only counts.
+    def encoding(self, pattern: Handle | None, specials: Handle | None, ids: IdArray) -> Encoding:
+        """Return the parameters of an encoding call.
 
         The session holds `specials` during the call, as another thread may replace it in the encoder's cache.
         """
         self._in_use = specials
-        if ids is None:
-            return Encoding(pattern, 4, specials, None, 0, 0)
         return Encoding(pattern, ids.itemsize, specials, ids.ctypes.data, len(ids), 0)
 
 
@@ -478,11 +425,6 @@ def _new_specials(specials: SpecialTokens) -> Handle:
     ids = np.array([*specials.ids.values()], np.uint32)
     arguments = (b"".join(specials.ids), lengths.ctypes.data, ids.ctypes.data, len(ids))
     return Handle(load_library("encode"), "specials", *arguments)
-
-
-def _as_list(ids: IdArray) -> list[int]:
-    listed: list[int] = ids.tolist()
-    return listed
 
 
 def _raise(status: int, function: Any, text: bytes) -> None:

@@ -9,10 +9,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeflow._util.delimiters import PADDING
 from bpeflow._util.text import short_repr
 from bpeflow.errors import ConfigError, InputTypeError
 from bpeflow.tokenizer.validate import is_integer
-from bpeflow.vocab import PADDING, Vocab
+from bpeflow.vocab import Vocab
 
 Side = Literal["left", "right"]
 

@@ -63,18 +63,38 @@ def encode_text(
 
     The array is allocated for one id per byte. Only a normalizer makes more.
     """
+    if threads is not None:
+        validate_threads(threads)
+    if len(text) <= PART_BYTES:  # without the calls below, which a text of some kilobytes would notice
+        return encoder.encode_to_array(text, specials, dtype)
+    return concatenate(_encode_parts(encoder, text, specials, pretokenizer, dtype, threads), len(text), dtype)
+
+
+def count_ids(
+    encoder: Encoder, text: Utf8, specials: SpecialTokens, pretokenizer: Pretokenizer, dtype: np.dtype[Any]
+) -> int:
+    """Return the number of ids of a text, of which only the parts in work are in memory. Raises as `encode_text`."""
+    if len(text) <= PART_BYTES:
+        return len(encoder.encode_to_array(text, specials, dtype))
+    return sum(map(len, _encode_parts(encoder, text, specials, pretokenizer, dtype, None)))
+
+
+def _encode_parts(
+    encoder: Encoder,
+    text: Utf8,
+    specials: SpecialTokens,
+    pretokenizer: Pretokenizer,
+    dtype: np.dtype[Any],
+    threads: int | None,
+) -> Iterator[NDArray[Any]]:
+    """Yield the ids of each part of a text."""
 
     def encode(begin: int, end: int) -> NDArray[Any]:
         with memoryview(text) as view, view[begin:end] as part:
             return encoder.encode_to_array(part, specials, dtype)
 
-    if threads is not None:
-        validate_threads(threads)
-    if len(text) <= PART_BYTES:  # without the calls below, which a text of some kilobytes would notice
-        return encoder.encode_to_array(text, specials, dtype)
     try:
-        parts = in_threads([*cut_text(text, pretokenizer, specials)], encode, threads)
-        return concatenate(parts, len(text), dtype)
+        yield from in_threads([*cut_text(text, pretokenizer, specials)], encode, threads)
     except UnmatchedTextError as error:
         raise text_error(error, bytes(text), specials, pretokenizer) from None  # with the position in the whole text
     except InvalidTextError:

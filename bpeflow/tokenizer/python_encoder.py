@@ -137,9 +137,6 @@ class PythonEncoder:
         pretokens = (data[start:end].tobytes() for start, end in pairwise(offsets.tolist()))
         return _joined([self._encode_pretoken(pretoken) for pretoken in pretokens], dtype)
 
-    def count_tokens(self, text: Utf8, specials: SpecialTokens) -> int:
-        return len(self.encode(bytes(text), specials))
-
     def decode(self, ids: IdArray) -> bytes:
         numbers = ids.tolist()
         try:

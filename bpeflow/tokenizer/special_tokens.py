@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal
 
-from bpeflow._util.literals import Literals, special_bytes
+from bpeflow._util.delimiters import Literals, special_bytes
 from bpeflow._util.text import suggestion
 from bpeflow.errors import InputTypeError, SpecialTokenError
 from bpeflow.pretokenize.patterns import Utf8
 
 #: A choice of special tokens: some by name, or all that the tokenizer has.
 SpecialChoice = Literal["all"] | Collection[str]
-
-#: Number of special tokens that `repr` lists.
-_TOKENS_IN_REPR = 5
 
 #: Number of sets of special tokens that are cached between calls. Fewer: calls that alternate between sets build them
 #: again. More: about 10 KB of memory each, if the sets come from requests.
@@ -43,10 +40,6 @@ class SpecialTokens:
 
     def __len__(self) -> int:
         return len(self.ids)
-
-    def __repr__(self) -> str:
-        listed = [token.decode() for token in list(self.ids)[:_TOKENS_IN_REPR]]
-        return f"SpecialTokens({', '.join(listed)}{', …' if len(self) > _TOKENS_IN_REPR else ''})"
 
     @cached_property
     def literals(self) -> Literals:

@@ -150,8 +150,6 @@ class StreamDecoder:
 
 def _blocks(texts: Iterable[str]) -> Iterator[str]:
     """Gather small texts and divide large ones into blocks of about `BLOCK_CHARACTERS`."""
-    if not isinstance(texts, Iterable):
-        raise InputTypeError(f"texts to encode must be an iterable of str, not {type(texts).__name__}")
     block, length = io.StringIO(newline=""), 0
     for index, text in enumerate(texts):
         if not isinstance(text, str):

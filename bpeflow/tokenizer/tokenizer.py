@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 import bpeflow
+from bpeflow._util.delimiters import end_of_document
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, as_path, unknown_name
 from bpeflow.errors import (
     ConfigError,
@@ -31,7 +32,7 @@ from bpeflow.signatures import takes_settings
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, EncodedTexts, Encoder
 from bpeflow.tokenizer.native_encoder import NativeEncoder
 from bpeflow.tokenizer.offsets import Offsets, token_lengths, token_offsets
-from bpeflow.tokenizer.parallel import concatenate, encode_text, encode_texts
+from bpeflow.tokenizer.parallel import concatenate, count_ids, encode_text, encode_texts
 from bpeflow.tokenizer.special_tokens import (
     NO_SPECIAL_TOKENS,
     SpecialChoice,
@@ -48,7 +49,7 @@ from bpeflow.tokenizer.validate import (
     for_each,
     hint_for,
     is_integer,
-    list_of_texts,
+    list_of,
     make_vocab,
     smallest_dtype,
     to_utf8,
@@ -56,7 +57,7 @@ from bpeflow.tokenizer.validate import (
     validate_dtype,
     validate_ids,
 )
-from bpeflow.vocab import Merge, Vocab, end_of_document
+from bpeflow.vocab import Merge, Vocab
 
 if TYPE_CHECKING:
     import tiktoken
@@ -383,7 +384,7 @@ class Tokenizer:
             ConfigError: the format is unknown, or the options do not fit it or the tokenizer.
             FormatError: the format cannot represent the tokenizer.
             AlreadyExistsError: there is such a file already, or a folder holds another tokenizer. A folder may hold the
-                same one in several formats.
+                same one in several formats. The folder of a training run is only written to by that run.
         """
         from bpeflow.formats import any_format
         from bpeflow.formats.tokenizer_spec import TransformersOptions
@@ -650,7 +651,7 @@ class Tokenizer:
         """
         if _unknown:
             raise unknown_keyword(self.encode_batch, _unknown)
-        batch = list_of_texts(texts)
+        batch = list_of(texts)
         encoded: list[list[int]] = []
         for group, ends in self._encode_texts(batch, allowed_special, disallowed_special, self._dtype, num_threads):
             ids, last = group.tolist(), ends.tolist()
@@ -702,7 +703,7 @@ class Tokenizer:
             raise unknown_keyword(self.encode_batch_to_numpy, _unknown)
         padding = bpeflow.Padding.of(padded, self.vocab, lambda: self.eot_token)  # errors before any work
         ids_dtype = self._dtype if dtype is None else validate_dtype(dtype, self._tokens)
-        batch = list_of_texts(texts)
+        batch = list_of(texts)
         groups = self._encode_texts(batch, allowed_special, disallowed_special, ids_dtype, num_threads)
         lengths: list[NDArray[np.int64]] = []
 
@@ -793,9 +794,13 @@ class Tokenizer:
     def count_tokens(
         self, text: str | Utf8, *, allowed_special: SpecialChoice = "all", disallowed_special: SpecialChoice = ()
     ) -> int:
-        """Return the number of ids of a text: a `str`, or UTF-8 bytes. Raises as `encode` does."""
+        """Return the number of ids of a text: a `str`, or UTF-8 bytes, in the memory of a part of it.
+
+        Raises as `encode` does.
+        """
         data = as_utf8(text)
-        return self._encoder.count_tokens(data, self._specials(data, allowed_special, disallowed_special))
+        specials = self._specials(data, allowed_special, disallowed_special)
+        return count_ids(self._encoder, data, specials, self._pretokenizer, self._dtype)
 
     @takes_settings
     def encode_file(

@@ -230,8 +230,8 @@ def _check_entry(token_id: Any, token: Any, tokens: int) -> None:
 # ---- batches ----
 
 
-def list_of_texts(batch: Iterable[str]) -> list[str]:
-    """Return the texts of a batch as a list of its own. Raises `InputTypeError` if the batch has no order."""
+def list_of(batch: Iterable[Item]) -> list[Item]:
+    """Return a batch as a list of its own. Raises `InputTypeError` for a `str`, or if it has no items or no order."""
     if isinstance(batch, NO_BATCH) or not isinstance(batch, Iterable):
         hint = "; for a single text use encode" if isinstance(batch, str) else ""
         raise InputTypeError(f"a batch must be a list, not {type(batch).__name__}{hint}")
@@ -250,18 +250,12 @@ def documents_of(iterator: Iterable[Any]) -> Iterator[Any]:
 def for_each(work: Callable[[Item], Result], batch: Iterable[Item]) -> list[Result]:
     """Return the result of `work` for each item of a batch.
 
-    The errors of `work` are raised with the item's index at the start of the message.
-
-    Raises:
-        InputTypeError: the batch is not iterable, is a single `str`, or has no order.
+    The errors of `work` are raised with the item's index at the start of the message. Raises as `list_of` does.
     """
-    if isinstance(batch, NO_BATCH) or not isinstance(batch, Iterable):
-        raise InputTypeError(
-            f"a batch must be a list, not {type(batch).__name__}; for a single item use encode or decode"
-        )
+    items = list_of(batch)
     results: list[Result] = []
     try:
-        for item in batch:
+        for item in items:
             results.append(work(item))  # noqa: PERF401 (the number of results is the index of the item that fails)
     except (InputTypeError, InvalidTextError, PatternTimeoutError, SpecialTokenError, UnknownTokenError) as error:
         raise type(error)(f"at index {len(results)} of the batch: {error}") from None

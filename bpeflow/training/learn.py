@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeflow._util.delimiters import END_OF_DOCUMENT
 from bpeflow._util.machine import available_memory
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, format_count, format_size, show_token
 from bpeflow.backends import choose_backend
@@ -24,7 +25,7 @@ from bpeflow.progress import Observer, observer_for
 from bpeflow.run_dir.run_files import MergeCheckpoint
 from bpeflow.signatures import takes_settings
 from bpeflow.training.task import after_merges, learning_task
-from bpeflow.vocab import END_OF_DOCUMENT, Merge, Vocab, as_merges
+from bpeflow.vocab import Merge, Vocab, as_merges
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -251,8 +252,8 @@ def learn_with_settings(
     counts, thinned = _thinned(given, settings)
     initial_merges = base.vocab.merges if base else tuple(initial_merges)
     pairs, pair_counts = [*initial_merges], [0] * len(initial_merges)
-    if checkpoint and (earlier := checkpoint.load()):
-        pairs, pair_counts = earlier
+    if checkpoint and checkpoint.merges:
+        pairs, pair_counts = checkpoint.merges, checkpoint.merge_counts
     resumed = len(pairs) - len(initial_merges)
     task = learning_task(counts, settings, base)
     first_token = len(task.tokens)

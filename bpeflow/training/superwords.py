@@ -36,10 +36,10 @@ SMALL_ITERATOR = 100_000_000
 
 def first_stage_settings(settings: Settings, within: Path | None) -> Settings:
     """Return the settings of the run that learns the first stage, in a subfolder of the folder given."""
+    of_second_stage = ("superwords", "superword_pattern", "transition_size", "max_words", "colon_rule")
     return settings.model_copy(
         update={
-            "superwords": False,
-            "transition_size": None,
+            **{name: Settings.model_fields[name].default for name in of_second_stage},
             "vocab_size": settings.transition,
             "vocab_sizes": (),
             "out_dir": within and within / FIRST_STAGE,

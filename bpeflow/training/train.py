@@ -12,6 +12,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from bpeflow._util.delimiters import END_OF_DOCUMENT
 from bpeflow._util.text import Described, as_path
 from bpeflow.backends import choose_backend
 from bpeflow.config import EngineSettings, Settings, load_values
@@ -37,7 +38,6 @@ from bpeflow.run_dir.resume import (
     find_counts,
     find_learned,
     learned_tokenizer,
-    log_changes,
     log_nothing_left,
     make_run_settings,
     make_way,
@@ -67,7 +67,7 @@ from bpeflow.training.superwords import (
     with_second_pattern,
 )
 from bpeflow.training.task import check_formats, resolve_initial, spec_of, split_off_tokenizer
-from bpeflow.vocab import END_OF_DOCUMENT, Merge, Vocab
+from bpeflow.vocab import Merge, Vocab
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -278,8 +278,6 @@ class _Training:
             if folder.path is not None:
                 make_way(folder.path, settings)
             found = find_counts(settings, corpus.fingerprint, two_stages)
-            if folder.path is not None:
-                log_changes(folder.path, settings)
             if found is None:
                 folder.begin(settings)
             text_bytes = corpus.corpus.total_bytes
@@ -344,6 +342,7 @@ class _Training:
             report = replace(start_report(settings), counts=counts_path)
             if earlier is not None:
                 report = replace(report, corpus=earlier.corpus, counting=earlier.counting)
+                _warn_of_left_out(earlier.settings["special_tokens"], settings.special_tokens)
             result = self._learn(counts, report, folder)
             if result is None:
                 raise ConfigError(
@@ -362,6 +361,7 @@ class _Training:
     def _count(self, corpus: CorpusCounter, folder: RunDir) -> tuple[PretokenCounts, RunReport]:
         """Count the corpus and write the counts with a report, so that `merge` and `resume` can start from here."""
         settings, observer = self._settings, self._observer
+        folder.log_changes()
         interval = settings.monitor.interval or observer.sample_interval
         with (
             folder.monitor(settings.monitor.enabled, observer, append=settings.resume) as on_sample,
@@ -383,11 +383,14 @@ class _Training:
 
         Return None if pre-tokens were cut where further merges may be.
         """
-        settings, spec, learned = self._settings, None, None
+        settings, spec, learned, checkpoint = self._settings, None, None, None
+        if folder.unfinished is not None and not settings.skip_merge:
+            checkpoint = MergeCheckpoint(folder.unfinished, counts, self._fingerprint)
+        if report.resumed:
+            log.info("%s: the corpus is already counted", folder.path)
+            folder.log_changes()
         if not settings.skip_merge:
             started = perf_counter()
-            unfinished = folder.unfinished
-            checkpoint = MergeCheckpoint(unfinished, counts, self._fingerprint) if unfinished is not None else None
             learned = learn_with_settings(counts, settings.for_learning(), (), self._observer, checkpoint, self._base)
             seconds = perf_counter() - started
             specs = [self._spec_of_size(learned, size) for size in settings.sizes]
@@ -454,6 +457,16 @@ def _check_init_from(settings: Settings) -> None:
         raise ConfigError(
             f"init_from is in out_dir, {settings.out_dir}, whose files the run replaces: give another out_dir "
             "(to learn more merges from its counts: bpeflow merge)"
+        )
+
+
+def _warn_of_left_out(before: Sequence[str], now: Sequence[str]) -> None:
+    """Warn of special tokens that were left out of the counts, and are ordinary text to the new tokenizer."""
+    if missing := [token for token in before if token not in now]:
+        log.warning(
+            "special_tokens: %s not among them, but left out of the counts, so the tokenizer splits such text into "
+            "tokens that are not learned from it",
+            " and ".join(map(repr, missing)) + (" is" if len(missing) == 1 else " are"),
         )
 
 

@@ -114,15 +114,13 @@ class Encoder {
         to_ids([id](auto &ids) { ids.put(&id, 1); });
     }
 
-    // Call `work` with the writer or counter of the ids.
+    // Call `work` with the writer of the ids.
     template <typename Work> void to_ids(const Work &work) {
         const auto with = [&](auto ids) {
             work(ids);
             encoding_->written = ids.written();
         };
-        if (!encoding_->ids)
-            with(IdCounter(encoding_->written));
-        else if (encoding_->id_size == 2)
+        if (encoding_->id_size == 2)
             with(IdWriter<std::uint16_t>(encoding_->ids, encoding_->written, encoding_->capacity));
         else
             with(IdWriter<std::uint32_t>(encoding_->ids, encoding_->written, encoding_->capacity));

@@ -1,4 +1,4 @@
-// Where ids go: to an array, or nowhere if they are only counted.
+// Where ids go: to an array.
 #pragma once
 
 #include "bpeflow.h"
@@ -59,23 +59,6 @@ template <typename Given> class IdWriter {
 
   private:
     Id *first_, *next_, *end_;
-};
-
-// Counts ids instead.
-class IdCounter {
-  public:
-    using Id = std::uint32_t;
-
-    explicit IdCounter(std::uint64_t counted) : counted_(counted) {}
-
-    void put_few(const std::uint32_t (&)[4], std::size_t count) { counted_ += count; }
-    void put(const std::uint32_t *, std::size_t count) { counted_ += count; }
-    void put_run(const std::uint32_t *, std::size_t count) { counted_ += count; }
-    void put_many(const std::uint32_t *, std::size_t count) { counted_ += count; }
-    std::uint64_t written() const { return counted_; }
-
-  private:
-    std::uint64_t counted_;
 };
 
 } // namespace bpeflow

@@ -410,7 +410,7 @@ typedef struct {
     const bpeflow_pattern *pattern;   /* NULL: a text, or each part of it between special tokens, is one pre-token */
     uint32_t id_size;                 /* in bytes: 2 (if all ids are below 65,536) or 4 */
     const bpeflow_specials *specials; /* NULL to treat special tokens as ordinary text */
-    void *ids;                        /* [capacity]; NULL to only count the ids */
+    void *ids;                        /* [capacity] */
     uint64_t capacity;                /* a text never has more ids than bytes */
     uint64_t written;                 /* result: the number of ids */
 } bpeflow_encoding;

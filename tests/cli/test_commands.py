@@ -121,7 +121,7 @@ def test_the_version_has_no_other_flags(capsys: pytest.CaptureFixture[str]) -> N
         ),
         (["train", "a b"], "unexpected argument 'a b'; did you mean --input 'a b'? (see bpeflow train --help)"),
         (["train", "a", "b"], "unexpected argument 'a'; did you mean --input a b? (see bpeflow train --help)"),
-        (["counts", "none.npz", "x.tsv"], "no counts at none.npz"),
+        (["counts", "none.npz", "x.tsv"], "no counts at none.npz: no such file or folder"),
         (["--seed", "3"], "unknown flag --seed (see bpeflow train --help)"),
         (["--weight", "3"], "unknown flag --weight (see bpeflow train --help)"),
         (["backends", "c"], "unexpected argument 'c' (see bpeflow backends --help)"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bpeflow.cli.main import main
+from bpeflow.cli.main import COMMANDS, main
 
 
 @pytest.fixture
@@ -102,7 +102,10 @@ def test_a_vocabulary_size_in_thousands(corpus: Path) -> None:
             "--out -: standard output takes the ids of one file in binary; index needs a file",
         ),
         (["encode"], "missing: --tokenizer, --out (see bpeflow encode --help)"),
-        (["merge", "--counts", "x", "--pattern", "x"], "unknown flag --pattern (see bpeflow merge --help)"),
+        (["merge", "--counts", "x", "--pattern", "x"], "--pattern concerns counting, which merge does not repeat"),
+        (["merge", "--counts", "none"], "no counts at none: no such file or folder"),
+        (["merge", "--counts", "."], "no counts at counts.npz: give a run folder with counts, or a file of counts"),
+        (["merge", "--vocab_size", "300"], "missing: --counts (see bpeflow merge --help)"),
         (["--pattern"], "--pattern: needs a value (--flag=VALUE if that begins with a dash)"),
         (["--special_tokens_file", "none"], "cannot read the special tokens none: No such file or directory"),
         (["--set", "vocab_sise=3"], "unknown setting vocab_sise (did you mean --vocab_size?)"),
@@ -116,7 +119,18 @@ def test_a_vocabulary_size_in_thousands(corpus: Path) -> None:
         (["--set", "pattern=a: b"], "pattern: need a name, a regular expression, or a list of them, found {'a': 'b'}"),
         (["--set", "num_counter=many"], "found 'many' (counters (threads or processes); for example 8)"),
         (["--set", "special_tokens=3.5"], 'found 3.5 (strings that are never split, merged or counted; for example ["'),
-        (["--vocab_size", "32q"], "vocab_size: need a whole number such as 32000, 32k or 1m, found '32q'"),
+        (["--set", "vocab_size=32q"], "vocab_size: need a whole number such as 32000, 32k or 1m, found '32q'"),
+        (["--set", "sources=[{paths: []}]"], "sources.0.paths: must not be empty"),
+        (["--thin_rare", "below=5"], "thin_rare.keep is missing (the share that is kept; for example 0.1)"),
+        (["--memory_limit", "1kb"], "--memory_limit: must be at least 16mb, found '1kb'"),
+        (["--vocab_size", "2k"], "--vocab_size is given twice: remove one"),
+        (["--out_dir", "x", "-o=y"], "-o is given twice: remove one"),
+        (["diff", "x"], "missing: B (usage: bpeflow diff A B [flags])"),
+        (["inspect", "x", "--json", "v.json"], "--json takes no value, as it prints: --json > v.json"),
+        (["show", "x", "a", "--ids", "--json"], "--ids and --json: give one of them"),
+        (["show", "x", "a", "--explain", "--json"], "--json and --explain: give one of them"),
+        (["show", "x", "a", "--first", "5"], "--first is for --input and standard input; all of TEXT is shown"),
+        (["evaluate", "--tokenizer", "x", "-i", "x", "--baseline=y", "--baseline=y"], "--baseline is given twice"),
         (["--tie_break", "none"], "'greatest_bytes', 'smallest_ids' or 'huggingface', found 'none'"),
         (["--input_format", "csv"], "'auto', 'text', 'jsonl' or 'parquet', found 'csv'"),
     ],
@@ -125,8 +139,8 @@ def test_a_vocabulary_size_in_thousands(corpus: Path) -> None:
 def test_an_error_is_one_line_with_the_remedy(
     argv: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    is_command = argv[0] in ("encode", "decode", "evaluate", "merge")
-    assert main(argv if is_command else ["--input", "x", "--vocab_size", "300", *argv]) == 2
+    sized = [] if "vocab_size=32q" in argv else ["--vocab_size=300"]
+    assert main(argv if argv[0] in COMMANDS else ["--input", "x", *sized, *argv]) == 2
     out, err = capsys.readouterr()
     assert complaint in err
     assert (out, len(err.splitlines())) == ("", 1)

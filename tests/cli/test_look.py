@@ -98,7 +98,10 @@ def test_show_reads_standard_input(
 ) -> None:
     for arguments in (["-"], ["--input", "-"]):
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"low\xff")))
-        assert "'low':258" in output(capsys, "show", tokenizer, *arguments)
+        assert main(["show", tokenizer, *arguments]) == 0
+        shown, messages = capsys.readouterr()
+        assert "'low':258" in shown
+        assert "INFO: U+FFFD stands for input that is not UTF-8" in messages
 
 
 def test_show_reads_the_beginning_of_files_in_any_format(

@@ -32,7 +32,7 @@ def wording(*given: str, config: Path | None = None, command: str = "train") -> 
         ("use another out_dir, or overwrite=True (--overwrite)", "use another --out_dir, or --overwrite"),
         ("set text_field to the field", "set --text_field to the field"),
         # Names that are the user's own, values, changes, and other words:
-        ("vocab_size: 300 → 400, num_counter: None → 3", "vocab_size: 300 → 400, num_counter: None → 3"),
+        ("vocab_size: 300 → 400, num_counter: null → 3", "vocab_size: 300 → 400, num_counter: null → 3"),
         (
             "runs/out_dir/text_field.txt: 'vocab_size' \"out_dir\"",
             "runs/out_dir/text_field.txt: 'vocab_size' \"out_dir\"",

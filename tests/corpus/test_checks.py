@@ -51,6 +51,16 @@ def test_a_long_text_without_a_separator_is_reported_first_and_last(
     assert last == "'<|endoftext|>' divided no file: each is one document"
 
 
+def test_a_separator_that_is_given_and_does_not_occur_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "short").write_text("one<s>two", encoding="utf-8")
+    [warning] = warnings_about(caplog, tmp_path / "short", separator="<x>")
+    assert warning == "'<x>' divided no file: each is one document"
+    assert not warnings_about(caplog, tmp_path / "short", separator="<s>")
+    assert not warnings_about(caplog, tmp_path / "short", separator="")
+
+
 def test_a_separator_that_occurs_late_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "corpus").write_bytes(LINE * 300 + b"<|endoftext|>" + LINE)
     [warning] = warnings_about(caplog, tmp_path / "corpus")
@@ -155,6 +165,29 @@ def test_a_pattern_that_matches_nothing_is_reported(tmp_path: Path, caplog: pyte
     with pytest.raises(CorpusError, match=r"the pattern .* matches nothing in the corpus"):
         bpeflow.count(tmp_path / "corpus", pattern="[0-9]+|z?", unmatched="drop")
     assert f"{tmp_path}/corpus: the pattern matches nothing in its first 170 bytes" in caplog.messages
+
+
+def test_byte_order_marks_and_tables_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Each file with a mark is, whichever is the largest; a few tables are usual, as in source code."""
+    for name, text in {"a.txt": b"text", "b.txt": "\ufefftext".encode(), "c.TSV": b"a\tb", "d.csv.bz2": b"a,b"}.items():
+        (tmp_path / name).write_bytes(bz2.compress(text) if name.endswith("bz2") else text)
+    a, b, c, d = sorted(tmp_path.iterdir())
+    mark, table = (
+        "UTF-8 with a byte order mark, which becomes tokens; remove it",
+        "read as plain text, commas and quotes",
+    )
+    assert warnings_about(caplog, a, b) == [f"{b} is {mark}"]
+    assert warnings_about(caplog, a, b, c) == [f"{b} is {mark}"]
+    [message] = warnings_about(caplog, c)
+    assert message.startswith(f"{c} is {table}")
+    assert warnings_about(caplog, c, d, input_format="text") == []
+    [message] = warnings_about(caplog, a, c, d)
+    assert message.startswith(f"2 files, such as {c}, are {table}")
+    marked = tmp_path / "marked.jsonl.bz2"
+    marked.write_bytes(bz2.compress('\ufeff{"text": "a"}'.encode()))
+    assert warnings_about(caplog, marked) == []
+    encode_file(bpeflow.Tokenizer.train(iter(["a"]), vocab_size=257), b, tmp_path / "b.bin")
+    assert caplog.messages[-1] == f"{b} is {mark}"
 
 
 def test_files_that_are_empty_or_named_twice_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

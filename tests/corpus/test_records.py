@@ -172,7 +172,9 @@ def test_the_error_for_bad_parquet_names_the_file_and_says_why(tmp_path: Path) -
     with pytest.raises(CorpusError, match=r"corpus\.parquet: row 2: the text is null"):  # in a process
         bpeflow.count(path, executor="processes", num_counter=1)
     assert dict(bpeflow.count(path, bad_records="skip")) == {b"a": 1, b"b": 1}
-    for damaged in (b"PAR1", path.read_bytes()[:-20], b"no parquet at all"):
+    page = bytearray(path.read_bytes())
+    page[40:60] = bytes(20)
+    for damaged in (b"PAR1", path.read_bytes()[:-20], b"no parquet at all", page):
         (tmp_path / "bad.parquet").write_bytes(damaged)
         with pytest.raises(CorpusError, match=r"bad\.parquet: not Parquet, or damaged"):
             bpeflow.count(tmp_path / "bad.parquet")

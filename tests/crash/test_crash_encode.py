@@ -125,17 +125,19 @@ def test_a_signal(place: str, kind: str, corpus: Path, out: Path) -> None:
     assert contents(out.parent) == before
 
 
-def test_the_files_of_another_living_run_stay(corpus: Path, out: Path) -> None:
+def test_a_second_run_to_the_same_files_is_refused(corpus: Path, out: Path) -> None:
+    before = contents(out.parent)
     first = encode("threads", Fault(WRITER, "wait"), corpus, out)
     first.wait_for_fault()
+    at_work = {*contents(out.parent)}
     second = encode("threads", None, corpus, out).end()
-    assert second.status == 0, second.err
-    assert out.with_name(f".train.bin.{first.process.pid}.part").exists()
+    assert (second.status, "another process is writing these token files" in second.err) == (1, True)
+    assert {*contents(out.parent)} == at_work > {*before}
     first.signal(signal.SIGINT)
     assert first.end().status == 130
     for run in (first, second):
         run.assert_clean()
-    assert {path.name for path in out.parent.iterdir()} == {"train.bin", "train.bin.json", "train.bin.idx"}
+    assert contents(out.parent) == before
 
 
 def test_workers_follow_a_killed_main_process(corpus: Path, out: Path) -> None:

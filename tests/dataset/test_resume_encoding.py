@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import gzip
 import json
 import os
@@ -150,7 +151,7 @@ def test_a_new_encoding_does_not_replace_an_interrupted_one(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"index": True}, "index: False → True"),
+        ({"index": True}, "index: false → true"),
         ({"chunk_size": 500}, "chunk_size: 400 → 500"),
         ({"val_fraction": 0.5}, "val_fraction: 0.0 → 0.5"),
         ({"dtype": "uint32"}, "dtype: 'uint16' → 'uint32'"),
@@ -161,9 +162,6 @@ def test_changed_settings_are_refused(
 ) -> None:
     corpus, out = interrupted
     before = contents(out.parent)
-    if "val_fraction" in change:  # other files, so there is nothing to resume
-        encode_file(tokenizer, corpus, out, resume=True, chunk_size=400, **change)
-        return
     with pytest.raises(ResumeError, match=said):
         encode_file(tokenizer, corpus, out, resume=True, **{"chunk_size": 400, **change})
     assert contents(out.parent) == before
@@ -187,8 +185,43 @@ def test_a_missing_file_is_refused(interrupted: tuple[Path, Path], tokenizer: To
     corpus, out = interrupted
     [part] = out.parent.glob(".c.bin.[0-9]*.part")
     part.write_bytes(b"")
-    with pytest.raises(ResumeError, match="is gone or cut short"):
+    with pytest.raises(ResumeError, match="is gone, cut short or damaged") as raised:
         encode_file(tokenizer, corpus, out, resume=True, chunk_size=400)
+    assert not hasattr(raised.value, "__notes__")  # which would say how to resume
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_flipped_byte_is_found_or_has_no_effect(
+    layout: str, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed = random.randrange(2**32)
+    print("seed", seed)  # noqa: T201
+    choose = random.Random(seed)
+    corpus, name = tmp_path / "c.txt", "c.npy" if "npy" in layout else "c.bin"
+    corpus.write_text("the lower words<|e|>" * 300, encoding="utf-8")
+    options = {**LAYOUTS[layout], "chunk_size": 400}
+    encode_file(tokenizer, corpus, tmp_path / "whole" / name, **options)
+    out = tmp_path / "out" / name
+    with monkeypatch.context() as patched, pytest.raises(Stopped):
+        stop_after(9, patched)
+        encode_file(tokenizer, corpus, out, **options)
+    interrupted, found = contents(out.parent), 0
+    for damaged, content in interrupted.items():
+        for _ in range(0 if ".ckpt." in damaged else 2):
+            position = choose.randrange(len(content))
+            flipped = bytes([content[position] ^ 1 << choose.randrange(8)])
+            for file in out.parent.iterdir():
+                file.unlink()
+            for file, data in interrupted.items():
+                (out.parent / file).write_bytes(data)
+            (out.parent / damaged).write_bytes(content[:position] + flipped + content[position + 1 :])
+            try:
+                encode_file(tokenizer, corpus, out, resume=True, **options)
+                assert contents(out.parent) == contents(tmp_path / "whole"), (damaged, position)
+            except ResumeError as error:
+                assert f"{damaged}: is gone, cut short or damaged" in str(error)
+                found += 1
+    assert found
 
 
 def test_a_torn_checkpoint_is_ignored(interrupted: tuple[Path, Path], tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -200,22 +233,32 @@ def test_a_torn_checkpoint_is_ignored(interrupted: tuple[Path, Path], tokenizer:
     assert contents(out.parent) == contents(tmp_path / "whole")
 
 
-def test_of_two_that_resume_one_is_refused(
-    interrupted: tuple[Path, Path], tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("resume", [False, True])
+def test_only_one_process_writes_the_token_files(
+    resume: bool, interrupted: tuple[Path, Path], tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Another encoding is refused before any work, even if its files have other names."""
     corpus, out = interrupted
+    refused = 0
 
-    def write(*_: Any) -> None:
-        with pytest.raises(FolderInUseError, match="another process is writing these token files"):
-            encode_file(tokenizer, corpus, out, resume=True, chunk_size=400)
-        raise Stopped
+    def write(self: TokenSetWriter, *arguments: Any) -> None:
+        nonlocal refused
+        others: list[dict[str, Any]] = [{}, {"resume": True}, {"overwrite": True}]
+        others += [{"overwrite": True, **other} for other in LAYOUTS.values() if other.get("format") != "npy"]
+        for options in others:
+            with pytest.raises(FolderInUseError, match=r"c\.bin: another process is writing these token files"):
+                encode_file(tokenizer, corpus, out, chunk_size=400, **options)
+            refused += 1
+        original(self, *arguments)
 
+    original = TokenSetWriter.write
     with monkeypatch.context() as patched:
         patched.setattr(TokenSetWriter, "write", write)
-        with pytest.raises(Stopped):
-            encode_file(tokenizer, corpus, out, resume=True, chunk_size=400)
-    encode_file(tokenizer, corpus, out, resume=True, chunk_size=400)
-    assert len(contents(out.parent)) == 2
+        encode_file(tokenizer, corpus, out, resume=resume, overwrite=not resume, chunk_size=400)
+    assert refused
+    assert sorted(contents(out.parent)) == ["c.bin", "c.bin.json"]
+    encode_file(tokenizer, corpus, out.parent / "alone.bin", chunk_size=400)
+    assert out.read_bytes() == (out.parent / "alone.bin").read_bytes()
 
 
 def test_with_nothing_to_resume_it_starts(tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -247,18 +290,15 @@ def test_a_file_that_another_process_has_written_meanwhile_stays(
     corpus, out = tmp_path / "c.txt", tmp_path / "out" / "c.bin"
     corpus.write_text("the lower words", encoding="utf-8")
 
-    def finish(self: TokenSetWriter) -> None:
-        with monkeypatch.context() as patched:
-            patched.setattr(TokenSetWriter, "write", write)
-            encode_file(tokenizer, corpus, out, end_token="")
-        write(self, np.empty(0, np.uint16))
+    def write_both(self: TokenSetWriter, *arguments: Any) -> None:
+        out.write_bytes(b"mine")
+        write(self, *arguments)
 
     write = TokenSetWriter.write
-    monkeypatch.setattr(TokenSetWriter, "write", lambda self, *_: finish(self))
+    monkeypatch.setattr(TokenSetWriter, "write", write_both)
     with pytest.raises(AlreadyExistsError, match="already exists"):
         encode_file(tokenizer, corpus, out)
-    monkeypatch.undo()
-    assert encode_file(tokenizer, corpus, out, end_token="", resume=True).seconds == 0
+    assert contents(out.parent)["c.bin"] == b"mine"
 
 
 def test_what_can_be_read_once_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -295,7 +335,7 @@ def test_a_document_that_moves_to_the_next_part_is_not_lost(
 def test_ctrl_c_while_the_journal_is_made_leaves_nothing(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal, "hold_part", interrupting(journal.hold_part, 1, KeyboardInterrupt))
+    monkeypatch.setattr(fcntl, "flock", interrupting(fcntl.flock, 1, KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         encode_file(tokenizer, make_corpus(tmp_path, "txt", random.Random(1)), tmp_path / "new" / "out.bin")
     assert not (tmp_path / "new").exists()
@@ -308,7 +348,7 @@ def test_an_output_that_cannot_be_made_is_named_as_given(
         raise OSError(errno.EROFS, "Read-only file system", str(path))
 
     (tmp_path / "a.txt").write_text("lower", encoding="utf-8")
-    monkeypatch.setattr(journal, "FileIO", refuse)
+    monkeypatch.setattr(journal, "open_locked", refuse)
     monkeypatch.setattr(Path, "unlink", refuse)
     with pytest.raises(OSError, match="Read-only") as caught:
         encode_file(tokenizer, tmp_path / "a.txt", tmp_path / "ids.bin")

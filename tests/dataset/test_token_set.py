@@ -378,13 +378,21 @@ def test_a_failure_leaves_the_earlier_set(tmp_path: Path) -> None:
 
 
 def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
-    for name in (
-        "train_000000.bin", "train_000000.bin.ckpt", "train_000007.bin", "train_000007.bin.idx", "val_000000.bin",
-        "other_000000.bin",
-    ):  # fmt: skip
-        (tmp_path / f".{name}.4194305.part").write_bytes(b"")
-    encode_set(tmp_path)
-    assert [name for name in contents(tmp_path) if name.endswith(".part")] == [".other_000000.bin.4194305.part"]
+    def documents() -> Iterator[str]:
+        names = [name for name in contents(tmp_path) if name.endswith(".part")]
+        for name in [*names, names[0].replace("train", "train_000007"), names[0].replace("train", "val")]:
+            (tmp_path / name).write_bytes((tmp_path / name).read_bytes() if name in names else b"")
+        left.update(contents(tmp_path))
+        yield "hello"
+
+    left: dict[str, bytes] = {}
+    encode_documents(make_tokenizer(), documents(), tmp_path / "train.bin", index=True)
+    (tmp_path / "train.bin").unlink()
+    for name in (*left, ".other.bin.123.part"):
+        (tmp_path / name).write_bytes(left.get(name, b""))
+    encode_set(tmp_path, overwrite=True)
+    assert len(left) > 4
+    assert [name for name in contents(tmp_path) if name.endswith(".part")] == [".other.bin.123.part"]
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs the list of open files in /proc")
@@ -409,7 +417,7 @@ def test_a_name_that_is_too_long_for_a_sidecar_fails_before_the_work(tmp_path: P
         yield
 
     tokenizer = bpeflow.Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
-    path = tmp_path / ("a" * 236 + ".bin")  # its sidecar's temporary name has more than 255 bytes
+    path = tmp_path / ("a" * 232 + ".bin")  # its sidecar's temporary name has more than 255 bytes
     with pytest.raises(OSError, match="File name too long") as error:
         tokenizer.encode_documents(documents(), path)
     assert error.value.filename == f"{path}.json"

@@ -112,7 +112,7 @@ def test_broken_ranks_are_refused_with_their_line(damage: Damage, expected: str,
     [
         ({"pat_str": 5}, "pat_str: need a regular expression, found 5"),
         ({}, "pat_str: need a regular expression, found None"),
-        ({"pat_str": "("}, "invalid regular expression"),
+        ({"pat_str": "("}, "pattern '(' is an invalid regular expression"),
         ({"pat_str": "word"}, "unknown pattern 'word'"),
         ({"pat_str": "a" * 200_000}, "the pattern 'aaaaaa"),
         ({"pat_str": r"\s|\S", "special_token": {}}, "unknown key 'special_token'"),

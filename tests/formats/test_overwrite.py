@@ -9,7 +9,7 @@ import pytest
 from bpeflow import Tokenizer
 from bpeflow.cli.main import main
 from bpeflow.errors import AlreadyExistsError, ConfigError
-from bpeflow.formats.any_format import FORMATS
+from bpeflow.formats.any_format import FORMATS, RUN_MARKS
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.vocab import Vocab
 
@@ -92,12 +92,12 @@ def test_convert_has_a_flag_for_it(tmp_path: Path, capsys: pytest.CaptureFixture
     OTHER.save(tmp_path / "other.json", "huggingface")
     arguments = ["convert", str(tmp_path / "one"), str(tmp_path / "other.json"), "--to", "huggingface"]
     assert main(arguments) == 2
-    assert "--overwrite" in capsys.readouterr().err
+    assert "write to another place, or give --overwrite to replace it\n" in capsys.readouterr().err
     assert main([*arguments, "--overwrite"]) == 0
     assert Tokenizer.load(tmp_path / "other.json").merges == ONE.merges
 
 
-@pytest.mark.parametrize("name", ["p.txt", "x.model"])
+@pytest.mark.parametrize("name", ["p.txt", "x.model", "x.gguf"])
 def test_a_folder_does_not_get_the_name_of_a_file(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"{name}: no format has files of this ending: name a folder, or a file that"):
         ONE.save(tmp_path / name)
@@ -112,3 +112,15 @@ def test_a_file_of_another_kind_is_no_folder(tmp_path: Path) -> None:
     with pytest.raises(AlreadyExistsError, match=r"corpus.txt is a file: name a folder, or a file that ends in one of"):
         ONE.save(tmp_path / "corpus.txt", overwrite=True)
     assert (tmp_path / "corpus.txt").read_text(encoding="utf-8") == "text"
+
+
+@pytest.mark.parametrize("mark", RUN_MARKS)
+@pytest.mark.parametrize("target", ["", "tokenizer.json", "mine.tiktoken"])
+def test_the_folder_of_a_run_gets_no_other_tokenizer(tmp_path: Path, target: str, mark: str) -> None:
+    """A resumed run would replace it, and a report would describe another one."""
+    (tmp_path / mark).mkdir()
+    for overwrite in (False, True):
+        with pytest.raises(AlreadyExistsError, match="is the folder of a training run: write to another folder"):
+            ONE.save(tmp_path / target, overwrite=overwrite)
+    assert [path.name for path in tmp_path.iterdir()] == [mark]
+    ONE.save(tmp_path / "other")

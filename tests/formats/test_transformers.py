@@ -15,13 +15,13 @@ import pytest
 
 import bpeflow
 from bpeflow import AlreadyExistsError, ConfigError, FormatError, ResumeError, Tokenizer
+from bpeflow._util.delimiters import BEGIN_OF_TEXT, END_OF_TEXT, PADDING
 from bpeflow.cli.main import main
 from bpeflow.config import Settings, make_settings
 from bpeflow.formats.transformers import CHAT_TEMPLATES
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.run_dir.resume import make_run_settings
 from bpeflow.run_dir.run_files import record_run
-from bpeflow.vocab import BEGIN_OF_TEXT, END_OF_TEXT, PADDING
 
 END, PAD, BOS = "<|endoftext|>", "<|pad|>", "<|begin_of_text|>"
 OTHERS = [*dict.fromkeys(token for named in CHAT_TEMPLATES.values() for token in named.special_tokens)]
@@ -234,7 +234,7 @@ def test_a_file_is_written_alone(tokenizer: Tokenizer, tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"eos": "<|end_of_text|>"}, r"^eos: '<\|end_of_text\|>' is not a special token of .*; did you mean <\|endoft"),
-        ({"pad": "the"}, r"^pad: 'the' is not a special token of the tokenizer; it has \['<\|endoftext\|>', "),
+        ({"pad": "the"}, r"^pad: 'the' is not a special token of the tokenizer; it has '<\|endoftext\|>', '<\|im_s"),
         ({"max_length": 0}, "^max_length: need a number of tokens, at least 1, found 0"),
         ({"chat_template": "llama3"}, r"chat_template llama3 needs .*: <\|start_header_id\|> <\|end_header"),
         ({"chat_template": "chat-ml"}, "chat_template: no file chat-ml; did you mean 'chatml'?"),

@@ -125,13 +125,29 @@ def test_a_run_that_only_counted(corpus: Path, tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == f"bpeflow: {tmp_path} has no finished run: there is no run.json\n"
+    file = tmp_path / "file"
+    file.touch()
+    reasons = {tmp_path: "not a run folder: it has no run.json", file: "a file, not a run folder"}
+    for path, reason in (reasons | {tmp_path / "none": "no such folder"}).items():
+        assert main(["report", str(path)]) == 2
+        assert capsys.readouterr().err == f"bpeflow: {path}: {reason}\n"
 
 
-def test_a_sample_that_is_missing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unfinished_run(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(TypeError):
+        patch.setattr("bpeflow.training.train.learn_with_settings", None)
+        train(corpus, tmp_path / "run")
+    assert main(["report", str(tmp_path / "run")]) == 2
+    how = f"to continue: bpeflow --resume --out_dir {tmp_path}/run"
+    assert capsys.readouterr().err == f"bpeflow: {tmp_path}/run: the run is unfinished; {how}\n"
+
+
+def test_a_sample_that_is_missing_or_empty(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(run), "--sample", "missing.txt"]) == 2
-    assert "--sample missing.txt: No sample" in capsys.readouterr().err
+    assert capsys.readouterr().err.startswith("bpeflow: the input missing.txt does not exist; check the path and")
+    (tmp_path / "empty.txt").touch()
+    assert main(["report", str(run), "--sample", str(tmp_path / "empty.txt")]) == 2
+    assert capsys.readouterr().err == f"bpeflow: --sample {tmp_path}/empty.txt: no text in local files\n"
 
 
 # ---- with a run ----
@@ -172,7 +188,7 @@ def test_without_matplotlib_a_run_succeeds_with_a_warning(
         names = train(corpus, tmp_path / "run", output={"report": True})
     assert "run.json" in names and "report.html" not in names
     assert "charts need matplotlib: pip install 'bpeflow[report]'" in caplog.text
-    with pytest.raises(ConfigError, match="none has no finished run"):  # before the library that is missing
+    with pytest.raises(ConfigError, match="none: no such folder"):  # before the library that is missing
         write_page(tmp_path / "none", tmp_path / "report.html")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -54,7 +55,7 @@ def test_learning_resumes_from_a_checkpoint(
     settings = settings_of(corpus, tmp_path / "run", init_from=tmp_path / "base" / base, backend=backend.name)
     unbroken = bpeflow.train({**settings, "out_dir": tmp_path / "unbroken"})
     stopped(settings)
-    with pytest.raises(ResumeError, match=r"has an unfinished run \(merges\.partial\)"):
+    with pytest.raises(ResumeError, match=r"has an unfinished run \(counts\.npz and merges\.partial\)"):
         bpeflow.train(settings)
     result = bpeflow.train({**settings, "resume": True})
     assert result.learned is not None and unbroken.learned is not None
@@ -89,8 +90,10 @@ def test_a_checkpoint_of_another_run_is_refused_and_a_damaged_one_ignored(
     settings = settings_of(corpus, tmp_path / "run")
     stopped(settings)
     partial = tmp_path / "run" / "unfinished" / CHECKPOINT_FILE
+    caplog.set_level(logging.INFO)
     with pytest.raises(ResumeError, match=r"merges\.partial is of a run with other settings: min_frequency: 1"):
         bpeflow.train({**settings, "resume": True, "min_frequency": 3})
+    assert not caplog.records  # nothing is said to be resumed
     bpeflow.train(settings_of(corpus / "a", tmp_path / "other", skip_merge=True))
     (tmp_path / "other" / "unfinished").mkdir()
     shutil.copy(partial, tmp_path / "other" / "unfinished")
@@ -99,5 +102,6 @@ def test_a_checkpoint_of_another_run_is_refused_and_a_damaged_one_ignored(
     partial.write_text(partial.read_text().replace("77", "78", 1))
     result = bpeflow.train({**settings, "resume": True})
     assert "merges.partial is damaged" in caplog.text
+    assert f"{tmp_path}/run: the corpus is already counted" in caplog.text
     assert result.report.learning.resumed == 0
     assert not partial.exists()

@@ -80,6 +80,11 @@ def test_it_ends_with_the_same_bytes(
 def test_resuming_without_a_folder_names_the_flag(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--resume"]) == 2
     assert "out_dir is missing: which run to resume (--resume --out_dir FOLDER)" in capsys.readouterr().err
+    assert main(["--resume", "--out_dir", "run", "--input", "a.txt"]) == 2
+    message = (
+        "as flags or in a --config FILE (see bpeflow train --help); without input, --resume takes them from the run"
+    )
+    assert f"missing: --vocab_size, {message}\n" in capsys.readouterr().err
 
 
 def test_flags_that_do_not_agree_are_refused(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,7 +138,9 @@ def test_a_run_of_another_version_is_refused(corpus: Path, tmp_path: Path) -> No
         bpeflow.train({"out_dir": str(tmp_path / "run"), "resume": True})
 
 
-def test_a_merge_from_other_counts_is_resumed_by_its_folder_alone(corpus: Path, tmp_path: Path) -> None:
+def test_a_merge_from_other_counts_is_resumed_by_its_folder_alone(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     bpeflow.train(settings_of(corpus, tmp_path / "run"))
 
     def kill(*_: object, **__: object) -> None:
@@ -146,8 +153,13 @@ def test_a_merge_from_other_counts_is_resumed_by_its_folder_alone(corpus: Path, 
         bpeflow.train({"out_dir": tmp_path / "run-263", "resume": True})
     assert main(["--resume", "--out_dir", str(tmp_path / "run-263")]) == 0
     assert bpeflow.Tokenizer.load(tmp_path / "run-263").vocab_size == 263
-    with pytest.raises(ResumeError, match="is finished: nothing left to do"):
-        bpeflow.train({"out_dir": tmp_path / "run-263", "resume": True})
+    for command in ([], ["merge"]):
+        capsys.readouterr()
+        assert main([*command, "--resume", "--out_dir", str(tmp_path / "run-263")]) == 0
+        shown = capsys.readouterr()
+        assert "run-263 is finished: nothing left to do" in shown.err
+        assert "WARNING" not in shown.err
+        assert "kept " in shown.out
     report = json.loads((tmp_path / "run-263" / "run.json").read_text(encoding="utf-8"))
     assert report["counts"] == str(tmp_path / "run" / "counts.npz")
 
@@ -165,7 +177,7 @@ def test_changed_settings_that_apply_are_printed(
     interrupt({**settings_of(corpus, run), "vocab_sizes": 264}, "while segments are counted")
     assert main(["--resume", "--out_dir", str(run), "--vocab_size", "262"]) == 0
     err = capsys.readouterr().err
-    assert f"resuming {run} with changed settings: vocab_size: None → 262, vocab_sizes: [264] → []" in err
+    assert f"resuming {run} with changed settings: vocab_size: null → 262, vocab_sizes: [264] → []" in err
     assert len(bpeflow.Tokenizer.load(run).vocab) == 262
 
 

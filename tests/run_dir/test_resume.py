@@ -204,12 +204,12 @@ def test_an_interrupted_run_is_resumed(
     assert_resumes(large, out, expected)
 
 
-@pytest.mark.slow
-def test_counts_of_many_segments_are_only_discarded_on_request(
-    large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("segment_size", ["1kb", "8gb"])
+def test_counts_are_only_discarded_on_request(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, segment_size: str
 ) -> None:
     """Even if no merges were saved yet, in a run that is killed soon after counting."""
-    settings = settings_of(large, tmp_path / "run", segment_size="300kb")
+    settings = settings_of(corpus, tmp_path / "run", segment_size=segment_size)
     with monkeypatch.context() as patch:
         patch.setattr(merging, "learning_task", None)
         with pytest.raises(TypeError):
@@ -313,14 +313,26 @@ def test_a_finished_run_names_the_changed_settings_that_it_ignores(
     bpeflow.train({**changed, "out_dir": tmp_path / "x" / ".." / "run"})
     [warning] = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     assert warning == (
-        "changed settings are ignored, as the run is finished: num_counter: None → 3, "
+        "changed settings are ignored, as the run is finished: num_counter: null → 3, "
         "output.formats: [] → ['huggingface']"
     )
-    assert main(["--resume", "--backend", "c", "--out_dir", str(out)]) == 0
+    assert main(["--resume", "--overwrite", "--backend", "c", "--out_dir", str(out)]) == 0
     shown = capsys.readouterr()
+    assert "WARNING: --overwrite is ignored: with resume, a finished run stays\n" in shown.err
     assert "backend: 'python' → 'c'" in shown.err
     assert f"kept     {out}: " in shown.out
     assert "written" not in shown.out
+
+
+def test_settings_of_the_work_that_are_left_out_have_not_changed(
+    corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = settings_of(corpus, tmp_path / "run")
+    bpeflow.train({**settings, "num_counter": 2, "executor": "threads", "monitor": True, "threads": 1})
+    bpeflow.train({**settings, "resume": True})
+    assert not caplog.records
+    bpeflow.train({**settings, "resume": True, "monitor": False})
+    assert caplog.messages[-1].endswith("as the run is finished: monitor.enabled: true → false")
 
 
 def test_a_run_without_merges_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

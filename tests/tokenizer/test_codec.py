@@ -59,6 +59,7 @@ def test_all_methods_agree(encoder: str, texts: list[str], threads: int | None) 
     with patch("bpeflow.tokenizer.parallel.PART_BYTES", 8):
         assert tokenizer.encode_batch(texts, num_threads=threads) == lists
         assert tokenizer.encode_batch(iter(texts)) == lists
+        assert [*map(tokenizer.count_tokens, texts)] == [*map(len, lists)]
     for text, ids in zip(texts, lists, strict=True):
         assert tokenizer.encode_to_numpy(text, num_threads=threads).tolist() == ids
         assert tokenizer.encode_to_numpy(text.encode()).tolist() == ids

@@ -10,9 +10,9 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small import SPECIALS, small_spec, special_text
+from small import small_spec, special_text
 
-from bpeflow._util.literals import Literals
+from bpeflow._util.delimiters import Literals
 from bpeflow.errors import ConfigError, InputTypeError, SpecialTokenError
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokenControl, SpecialTokens
 from bpeflow.tokenizer.tokenizer import Tokenizer
@@ -147,11 +147,6 @@ def test_invalid_special_tokens_are_rejected() -> None:
         SpecialTokens.of({"\ud800": 1})
     with pytest.raises(InputTypeError, match="b'x' is bytes"):
         SpecialTokens.of({b"x": 1})  # type: ignore[dict-item]
-
-
-def test_repr_shortens_a_long_list() -> None:
-    assert repr(SpecialTokens.of({f"<{i}>": i for i in range(9)})).count("<") == 5
-    assert repr(SpecialTokens.of(dict.fromkeys(SPECIALS[:1], 1))) == "SpecialTokens(<|endoftext|>)"
 
 
 def alike(count: int) -> list[str]:

@@ -227,7 +227,9 @@ def test_a_run_interrupted_in_either_stage_resumes_to_the_same_bytes(
         assert (out_dir / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
 
 
-def test_a_finished_run_is_neither_replaced_nor_repeated_without_a_word(tmp_path: Path) -> None:
+def test_a_finished_run_is_neither_replaced_nor_repeated_without_a_word(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     values = {**corpus_in(tmp_path), "out_dir": tmp_path / "run"}
     train(values)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*.*")}
@@ -237,10 +239,11 @@ def test_a_finished_run_is_neither_replaced_nor_repeated_without_a_word(tmp_path
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*.*")} == before
     with pytest.raises(ResumeError, match="max_words"):
         train({**values, "resume": True, "max_words": 2})
+    assert "are ignored" not in caplog.text
     report = read_json(tmp_path / "run" / "run.json")
     assert report["learning"]["fingerprint"].pop("words")  # as in reports from before words had this definition
     write_json(tmp_path / "run" / "run.json", report)
-    with pytest.raises(ResumeError, match="words: None → "):
+    with pytest.raises(ResumeError, match="words: null → "):
         train({**values, "resume": True})
     train({**values, "overwrite": True, "max_words": 1})
     vocab = bpeflow.Tokenizer.load(tmp_path / "run").vocab

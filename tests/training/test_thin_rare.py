@@ -92,7 +92,7 @@ def test_learning_resumes_with_the_same_value_only(
         patch.setattr(merging.LearnedMerges, "__init__", None)
         with pytest.raises(TypeError):
             bpeflow.train(settings)
-    changes = {r"\.keep: 0\.1 → 0\.5": {"below": 5, "keep": 0.5}, r": \{'below': 5, 'keep': 0\.1\} → None": None}
+    changes = {r"\.keep: 0\.1 → 0\.5": {"below": 5, "keep": 0.5}, r": \{'below': 5, 'keep': 0\.1\} → null": None}
     for said, other in changes.items():
         with pytest.raises(ResumeError, match=f"thin_rare{said}"):
             bpeflow.train({**settings, "resume": True, "thin_rare": other})

@@ -78,7 +78,6 @@ def _check_valid(
     pretokenizer = _pretokenizer(spec.pattern, spec.unmatched)
     exact = memoryview(np.frombuffer(text, np.uint8).copy())  # AddressSanitizer detects reads past the end
     must_equal(f"array, {case}", native.encode_to_array(exact, specials, dtype).tolist(), ids)
-    must_equal(f"count, {case}", native.count_tokens(exact, specials), len(ids))
     with patch.object(parallel, "PART_BYTES", part_bytes):
         spans = parallel.cut_text(exact, pretokenizer, specials)
         parts = [bytes(exact[begin:end]) for begin, end in spans]

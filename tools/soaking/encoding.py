@@ -198,8 +198,8 @@ def _is_open(part: Part, settings: dict[str, Any]) -> bool:
     """Return whether the end of a file ends a document, because no separator does."""
     if part.kind != "text":
         return False
-    *closed, rest = texts_of(part, settings)
-    return bool(rest) and not (closed and rest.isspace())
+    *_, rest = texts_of(part, settings)
+    return bool(rest)
 
 
 def _text_of(part: Part, settings: dict[str, Any], end: bytes) -> bytes | None:
