@@ -119,7 +119,7 @@ class Fingerprint:
         """Describe the changes since an earlier fingerprint, a few of them if there are many."""
         before, now = ({path: tuple(rest) for path, *rest in fingerprint.inputs} for fingerprint in (earlier, self))
         changes = [
-            *(f"{path} is gone" for path in before if path not in now),
+            *(f"{path} is {_absence(path)}" for path in before if path not in now),
             *(f"{path} is new" for path in now if path not in before),
             *(_change(path, before[path], now[path]) for path in now if path in before and before[path] != now[path]),
         ]
@@ -170,6 +170,10 @@ def _short_repr(key: str, value: object) -> str:
         value = next((name for name, regex in NAMED_PATTERNS.items() if regex == value), value)
     text = json.dumps(value) if value is None or isinstance(value, bool) else repr(value)  # as YAML has it
     return text if len(text) <= _MAX_VALUE else text[:_MAX_VALUE] + "…"
+
+
+def _absence(path: str) -> str:
+    return "not among the inputs now" if os.path.exists(path) else "gone"  # noqa: PTH110 -- as it is named
 
 
 def _change(path: str, before: Sequence[int], now: Sequence[int]) -> str:

@@ -16,6 +16,7 @@ from bpeflow.dataset.token_set import already_exists
 from bpeflow.errors import FormatError, UnknownTokenError
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
 from bpeflow.progress import Observer, observer_for
+from bpeflow.tokenizer.encoder import unknown_token_error
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: Ids that are decoded at a time. More: fewer calls. Fewer: less memory, a few MB of text for this many.
@@ -124,7 +125,8 @@ def _read(file: TokenFile) -> Iterator[Ids]:
 def _decode(tokenizer: Tokenizer, ids: Ids, file: TokenFile, before: int) -> bytes:
     try:
         return tokenizer.decode_bytes(ids)
-    except UnknownTokenError as error:
-        raise FormatError(
-            f"{file.path}: after its first {before:,} tokens: {error}; the file is damaged, or from another tokenizer"
-        ) from None
+    except UnknownTokenError:
+        vocab = tokenizer.vocab
+        index, unknown = next((index, number) for index, number in enumerate(ids.tolist()) if number not in vocab)
+        error = unknown_token_error(unknown, before + index, len(vocab))
+        raise FormatError(f"{file.path}: {error}; the file is damaged, or from another tokenizer") from None

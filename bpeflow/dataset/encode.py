@@ -31,10 +31,11 @@ from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.dataset.corpus_encoder import BEGIN, ChunkEncoder, ChunkJoiner, CorpusEncoder, Place
 from bpeflow.dataset.encode_tasks import check_distributable, encoded_chunks
 from bpeflow.dataset.encoded_corpus import EncodedCorpus
-from bpeflow.dataset.token_file import choose_dtype, choose_layout, load_document_offsets, open_token_files
+from bpeflow.dataset.finished import dependencies, encoding_result, finished_encoding
+from bpeflow.dataset.token_file import choose_dtype, choose_layout
 from bpeflow.dataset.token_set import TokenSet
 from bpeflow.dataset.token_writer import new_token_set
-from bpeflow.errors import ConfigError, FormatError, InputTypeError, explain_memory_error
+from bpeflow.errors import AlreadyExistsError, ConfigError, InputTypeError, explain_memory_error
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
 from bpeflow.progress import Observer, observer_for
 from bpeflow.signatures import takes_settings
@@ -143,11 +144,18 @@ def encode_file(
     )
     check_distributable(corpus, settings.engine)
     facts = _describe(work, end, tokens)
-    if settings.resume and not settings.overwrite and (finished := _finished(work, tokens, facts)) is not None:
-        log.info("%s is complete: nothing left to do", tokens.path)
-        return finished
+    outputs = [file for existing in tokens.existing_files() for file in tokens.files_of(existing)]
+    check_not_input(outputs, [file.name for entry in corpus.entries for file in entry.files])
     _check_shards(tokens, corpus.known_bytes)
-    _check_output(tokens, corpus)
+    if not settings.overwrite:
+        try:
+            tokens.refuse_to_replace()
+        except AlreadyExistsError:
+            if not settings.resume or corpus.main_process_only:
+                raise
+            finished = finished_encoding(work, tokens, facts)
+            log.info("%s is complete: nothing left to do", tokens.path)
+            return finished
     with observer_for(progress, observer) as watching:
         return _encode(work, tokens, facts, watching)
 
@@ -164,14 +172,6 @@ def _check_shards(tokens: TokenSet, size: int) -> None:
         )
 
 
-def _check_output(tokens: TokenSet, corpus: Corpus) -> None:
-    """Raise an error if a file that is to be replaced is an input, or if it exists without `overwrite`."""
-    outputs = [file for existing in tokens.existing_files() for file in tokens.files_of(existing)]
-    check_not_input(outputs, [file.name for entry in corpus.entries for file in entry.files])
-    if not tokens.options.overwrite:
-        tokens.refuse_to_replace()
-
-
 def _encode(
     work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any], observer: Observer | None
 ) -> EncodedCorpus:
@@ -179,9 +179,8 @@ def _encode(
     started = perf_counter()
     statistics, begin, done, total = DocumentStatistics(), BEGIN, 0, work.corpus.total_bytes
     entries, end_last = work.corpus.entries, bool(tokens.options.end_token) or tokens.layout == "megatron"
-    fingerprint = _fingerprint(work, tokens, facts)
+    fingerprint = _resumable_fingerprint(work, tokens, facts)
     with explain_memory_error("encoding", _LESS_MEMORY), new_token_set(tokens, facts, fingerprint) as writer:
-        work.look.look_at(entries)
         joiner = ChunkJoiner(writer, work.encoder.end_id, end_last)
         if (checkpoint := writer.journal.checkpoint) is not None:
             earlier = checkpoint.state
@@ -190,13 +189,19 @@ def _encode(
             statistics = TypeAdapter(DocumentStatistics).validate_python(earlier["statistics"])
             joiner.restore(earlier["joiner"])
             log.info("%s: resuming after %s", tokens.path, format_count(writer.tokens, "token"))
+            if work.chunk_size not in (None, earlier["step"]):
+                size = format_size(earlier["step"])
+                log.warning("chunk_size: has no effect when resuming, as the chunks so far were of %s", size)
+            work = replace(work, chunk_size=earlier["step"])
+        work.look.look_at(entries)
         for chunk in encoded_chunks(work, tokens, begin):
             joiner.add(chunk)
             statistics += chunk.statistics
             done += chunk.weight
             if writer.journal.is_due and chunk.place is not None:
-                state = {"place": chunk.place, "done": done, "joiner": joiner.state, "statistics": asdict(statistics)}
-                writer.checkpoint({**state, "seconds": perf_counter() - started})
+                state = {"place": chunk.place, "step": work.step, "done": done, "joiner": joiner.state}
+                state |= {"statistics": asdict(statistics), "seconds": perf_counter() - started}
+                writer.checkpoint(state)
             if observer is not None:
                 observer.encoding(done, total)
         joiner.finish()
@@ -206,37 +211,22 @@ def _encode(
         writer.facts["skipped_documents"] = statistics.skipped_documents
         writer.facts["bad_records"] = statistics.bad_records
         writer.facts["text_bytes"] = statistics.bytes
-    val = writer.splits.get("val")
-    encoded = EncodedCorpus(
-        written=tuple(file for written in writer.paths() for file in tokens.files_of(written)),
-        dtype=tokens.dtype,
-        tokens=writer.tokens,
-        documents=writer.documents,
-        end_token=end_token["text"] if (end_token := facts["end_token"]) else None,
-        val_tokens=val.tokens if val else 0,
-        val_documents=val.documents if val else 0,
-        skipped_documents=statistics.skipped_documents,
-        bad_records=statistics.bad_records,
-        files=sum(work.corpus.file_counts()),
-        bytes=statistics.bytes,
-        input_bytes=done,
-        seconds=perf_counter() - started,
-    )
+        writer.facts["split_documents"] = {split: parts.documents for split, parts in writer.splits.items()}
+    splits = {split: writer.parts for split, writer in writer.splits.items()}
+    encoded = encoding_result(work, tokens, writer.facts, splits, done, perf_counter() - started)
     _warn(encoded, work.encoder, tokens)
     replace(statistics, documents=writer.documents + statistics.skipped_documents).log_left_out(log)
     return encoded
 
 
-def _fingerprint(work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any]) -> Fingerprint | None:
-    """Return everything that the token files depend on; None if encoding cannot be resumed."""
+def _resumable_fingerprint(work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any]) -> Fingerprint | None:
+    """Return everything that an interrupted encoding depends on; None if it cannot be resumed."""
     if (reason := _why_not_resumable(work.corpus, tokens.options)) is not None:
         if tokens.options.resume:
             raise ConfigError(f"resume: {reason}")
         return None
-    fields = {*EncodeSettings.model_fields} - _NOT_IN_FINGERPRINT
-    own = {key: value for key, value in facts.items() if key not in ("input", "bytes", "settings")}
-    chosen = {"dtype": tokens.dtype, "format": tokens.layout, "chunk_size": work.step}
-    return Fingerprint.of_files({**tokens.options.to_json(fields), **own, **chosen}, work.corpus.entries)
+    values = {**dependencies(facts, tokens.dtype, tokens.layout), "bpeflow": __version__}
+    return Fingerprint.of_files(values, work.corpus.entries)
 
 
 def _why_not_resumable(corpus: Corpus, options: EncodeSettings) -> str | None:
@@ -252,8 +242,12 @@ def _warn(encoded: EncodedCorpus, encoder: ChunkEncoder, tokens: TokenSet) -> No
     path, documents = tokens.path, encoded.documents
     if not encoded.tokens:
         log.warning("%s: no ids, because the corpus has no text", path)
-    if tokens.options.val_fraction and not 0 < encoded.val_documents < documents:
-        log.warning("%s: a split has none of the %d documents; change val_fraction or seed", path, documents)
+    for split, own in (("train", documents - encoded.val_documents), ("val", encoded.val_documents)):
+        if split in tokens.splits and documents and not own:
+            empty, all_ = tokens.splits[split], format_count(documents, "document")
+            log.warning(
+                "%s: has none of the %s: give another --val_fraction or --seed (val_fraction=, seed=)", empty, all_
+            )
     indexed = tokens.has_index and tokens.layout != "megatron"  # whose readers join documents, each with its end token
     separated = tokens.options.end_token is not None or encoder.end_id is not None or indexed
     if not separated and documents > 1:
@@ -281,6 +275,7 @@ def _describe(work: CorpusEncoder, end_token: str | None, tokens: TokenSet) -> d
         "skipped_documents": 0,
         "bad_records": 0,
         "text_bytes": 0,
+        "split_documents": {},
         "tokenizer": {
             "sha256": tokenizer_hash(tokenizer.to_spec()),
             "vocab_size": tokenizer.vocab_size,
@@ -297,39 +292,6 @@ def _describe(work: CorpusEncoder, end_token: str | None, tokens: TokenSet) -> d
         "settings": tokens.options.to_json({*EncodeSettings.model_fields} - _NOT_IN_FINGERPRINT - {"chunk_size"}),
         "bpeflow": __version__,
     }
-
-
-def _finished(work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any]) -> EncodedCorpus | None:
-    """Return what the token files hold if they are complete, and of this corpus with these settings; None otherwise."""
-    if work.corpus.main_process_only or not tokens.first.exists():
-        return None
-    try:
-        splits = {split: open_token_files(path) for split, path in tokens.splits.items()}
-        files = [file for split in splits.values() for file in split]
-        for file in files if tokens.has_index else ():
-            load_document_offsets(file.path)
-    except (FormatError, OSError):  # one is missing, or cut short
-        return None
-    val, first, written = splits.get("val", ()), files[0], tokens.first.stat().st_mtime_ns
-    same = all(first.facts.get(key) == facts[key] for key in ("settings", "tokenizer", "end_token", "input", "samples"))
-    read = (file for entry in work.corpus.entries for file in entry.files)
-    if not same or first.dtype != tokens.dtype or any((file.modified or written) > written for file in read):
-        return None
-    return EncodedCorpus(
-        written=tuple(path for file in files for path in tokens.files_of(file.path)),
-        dtype=tokens.dtype,
-        end_token=end_token["text"] if (end_token := facts["end_token"]) else None,
-        tokens=sum(file.tokens for file in files),
-        documents=sum(file.documents for file in files),
-        val_tokens=sum(file.tokens for file in val),
-        val_documents=sum(file.documents for file in val),
-        skipped_documents=first.facts["skipped_documents"],
-        bad_records=first.facts["bad_records"],
-        files=sum(work.corpus.file_counts()),
-        bytes=first.facts["text_bytes"],
-        input_bytes=work.corpus.known_bytes,
-        seconds=0.0,
-    )
 
 
 # ---- options ----

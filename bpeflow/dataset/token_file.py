@@ -48,6 +48,13 @@ OFFSET_DTYPE = np.dtype("<u8")
 #: The ending of the names of files in numpy's format, and the size of its header for a one-dimensional array.
 NPY_SUFFIX, NPY_HEADER = ".npy", 128
 
+#: Endings of other files, which token files are not.
+_OTHER_SUFFIXES = (
+    *(".txt", ".md", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".html", ".xml", ".idx"),
+    *(".parquet", ".arrow", ".feather", ".npz", ".pt", ".pth", ".pkl", ".safetensors", ".gguf", ".h5", ".hdf5"),
+    *(".gz", ".gzip", ".bz2", ".xz", ".zst", ".zstd", ".lz4", ".zip", ".tar", ".tgz"),
+)
+
 #: Megatron-LM reads the ids from ``NAME.bin`` and the index from ``NAME.idx``.
 MEGATRON_SUFFIX = ".bin"
 
@@ -114,7 +121,15 @@ def part_path(path: Path, number: int) -> Path:
 
 
 def choose_layout(layout: Layout | None, path: Path) -> Layout:
-    """Return the layout to write; None leaves the choice to the file's name. Raises `ConfigError` if the two differ."""
+    """Return the layout to write; None leaves the choice to the file's name.
+
+    Raises `ConfigError` if the two differ, or if the name is one of files in other formats.
+    """
+    if path.suffix.lower() in _OTHER_SUFFIXES:
+        raise ConfigError(
+            f"{path}: token files hold plain numbers, and are no {path.suffix} files; end the name in .bin, or in "
+            f"{NPY_SUFFIX} for numpy's format"
+        )
     is_npy = path.suffix == NPY_SUFFIX
     if layout is None:
         return "npy" if is_npy else "bin"

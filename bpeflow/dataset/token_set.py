@@ -146,10 +146,10 @@ def _place(path: Path) -> dict[str, Any]:
     return place
 
 
-def already_exists(path: Path) -> AlreadyExistsError:
-    """Return the error for an existing output file."""
+def already_exists(path: Path, reason: str = "") -> AlreadyExistsError:
+    """Return the error for an existing output file, with a reason why it cannot be resumed."""
     return AlreadyExistsError(
-        f"{path}: already exists; write to another file, or give overwrite=True (--overwrite) to replace it"
+        f"{path}: already exists{reason}; write to another file, or give overwrite=True (--overwrite) to replace it"
     )
 
 

@@ -29,6 +29,7 @@ def touch(corpus: Path) -> None:
         (touch, {}, "corpus/a has been modified since"),
         (lambda corpus: os.truncate(corpus / "c", 9), {}, r"corpus/c had [\d,]+ bytes and has \d+"),
         (lambda corpus: (corpus / "d").unlink(), {}, "corpus/d is gone"),
+        (None, {"exclude": ["**/d"]}, "corpus/d is not among the inputs now"),
         (lambda corpus: (corpus / "f").touch(), {}, "corpus/f is new"),
         (None, {"pattern": "cl100k"}, r"pattern: .* → "),
         (

@@ -241,6 +241,7 @@ def test_the_sidecar_describes_the_origin_of_the_tokens(tmp_path: Path) -> None:
     assert facts.pop("bpeflow")
     assert facts.pop("settings")["bad_records"] == "error"
     assert facts.pop("text_bytes") == done.bytes
+    assert facts.pop("split_documents") == {"train": done.documents}
     assert facts.pop("crc32") == f"{crc32((tmp_path / 'train.bin').read_bytes()):08x}"
     end_id = tokenizer.special_tokens[EOT]
     assert facts == {

@@ -8,9 +8,11 @@ import gzip
 import json
 import os
 import random
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -104,7 +106,8 @@ def test_a_resumed_encoding_gives_the_same_bytes(
         with monkeypatch.context() as patched:
             stop_after(choose.randrange(1, 9), patched)
             try:
-                encoded = encode_file(tokenizer, paths, out, resume=True, num_threads=choose.choice([1, 2]), **options)
+                options |= {"chunk_size": choose.choice([100, 400, 700]), "num_threads": choose.choice([1, 2])}
+                encoded = encode_file(tokenizer, paths, out, resume=True, **options)
                 break
             except Stopped:
                 assert not out.exists()
@@ -152,8 +155,8 @@ def test_a_new_encoding_does_not_replace_an_interrupted_one(
     ("change", "said"),
     [
         ({"index": True}, "index: false → true"),
-        ({"chunk_size": 500}, "chunk_size: 400 → 500"),
-        ({"val_fraction": 0.5}, "val_fraction: 0.0 → 0.5"),
+        ({"val_fraction": 0.5, "chunk_size": 500}, r"\(val_fraction: 0.0 → 0.5\)"),
+        ({"end_token": ""}, r"\(end_token: '<\|e\|>' → null\)"),
         ({"dtype": "uint32"}, "dtype: 'uint16' → 'uint32'"),
     ],
 )
@@ -170,7 +173,7 @@ def test_changed_settings_are_refused(
 def test_another_tokenizer_is_refused(interrupted: tuple[Path, Path]) -> None:
     corpus, out = interrupted
     other = Tokenizer.train(iter(["other"] * 5), vocab_size=300, special_tokens="<|e|>")
-    with pytest.raises(ResumeError, match=r"tokenizer\.sha256: .* → .*tokenizer\.vocab_size: 280 → 261"):
+    with pytest.raises(ResumeError, match=r"\(tokenizer: '280 tokens, sha256 \w{16}' → '261 tokens, sha256 \w{16}'\)"):
         encode_file(other, corpus, out, resume=True, chunk_size=400)
 
 
@@ -179,6 +182,26 @@ def test_a_changed_corpus_is_refused(interrupted: tuple[Path, Path], tokenizer: 
     corpus.write_text("the lower words<|e|>" * 301, encoding="utf-8")
     with pytest.raises(ResumeError, match=r"c.txt had 6,000 bytes and has 6,020\). Undo the change"):
         encode_file(tokenizer, corpus, out, resume=True, chunk_size=400)
+
+
+def test_another_input_is_named(interrupted: tuple[Path, Path], tokenizer: Tokenizer, tmp_path: Path) -> None:
+    corpus, out = interrupted
+    other = Path(shutil.copy(corpus, tmp_path / "other.txt"))
+    with pytest.raises(ResumeError, match=r"/c.txt is not among the inputs now; .*/other.txt is new\)"):
+        encode_file(tokenizer, other, out, resume=True)
+    corpus.unlink()
+    with pytest.raises(ResumeError, match=r"/c.txt is gone; .*/other.txt is new\)"):
+        encode_file(tokenizer, other, out, resume=True)
+
+
+def test_chunks_keep_their_size(
+    interrupted: tuple[Path, Path], tokenizer: Tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    corpus, out = interrupted
+    encode_file(tokenizer, corpus, out, resume=True, chunk_size=5000)
+    assert "chunk_size: has no effect when resuming, as the chunks so far were of 400 bytes" in caplog.text
+    encode_file(tokenizer, corpus, tmp_path / "whole" / "c.bin")
+    assert contents(out.parent) == contents(tmp_path / "whole")
 
 
 def test_a_missing_file_is_refused(interrupted: tuple[Path, Path], tokenizer: Tokenizer) -> None:
@@ -268,20 +291,67 @@ def test_with_nothing_to_resume_it_starts(tokenizer: Tokenizer, tmp_path: Path) 
     assert (tmp_path / "c.bin").exists()
 
 
-def test_finished_token_files_of_something_else_are_not_taken_for_these(tokenizer: Tokenizer, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"text_field": "other"}, "text_field: 'text' → 'other'"),
+        ({"end_token": ""}, r"end_token: '<\|e\|>' → null"),
+        ({"shard_tokens": 10}, "shard_tokens: null → 10"),
+        ({"dtype": "uint32"}, "dtype: 'uint16' → 'uint32'"),
+    ],
+)
+def test_finished_token_files_with_other_settings_are_refused(
+    changes: dict[str, Any], said: str, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
     corpus, out = tmp_path / "c.jsonl", tmp_path / "c.bin"
     corpus.write_text('{"text": "the lower words", "other": "the"}\n' * 20, encoding="utf-8")
     encode_file(tokenizer, corpus, out)
-    assert encode_file(tokenizer, corpus, out, resume=True, num_threads=1).describe()
+    assert encode_file(tokenizer, corpus, out, resume=True, num_threads=1, chunk_size=100).describe()
+    with pytest.raises(
+        AlreadyExistsError, match=rf"^{out}: already exists, and is of something else \({said}\); write"
+    ):
+        encode_file(tokenizer, corpus, out, resume=True, chunk_size=200, **changes)
+    with pytest.raises(AlreadyExistsError, match=r"c.bin: already exists; write"):
+        encode_file(tokenizer, corpus, out, **changes)
+
+
+def test_finished_token_files_of_something_else_are_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    corpus, out = tmp_path / "c.jsonl", tmp_path / "c.bin"
+    corpus.write_text('{"text": "the lower words"}\n', encoding="utf-8")
+    encode_file(tokenizer, corpus, out)
+
+    def refusal(tokenizer: Tokenizer, corpus: Path) -> str:
+        with pytest.raises(AlreadyExistsError, match="already exists") as raised:
+            encode_file(tokenizer, corpus, out, resume=True)
+        return str(raised.value)
+
     other = Tokenizer.train(iter(["other words"]), vocab_size=262, special_tokens="<|e|>")
-    for changes in ({"text_field": "other"}, {"end_token": ""}, {"shard_tokens": 10}):
-        with pytest.raises(AlreadyExistsError, match="already exists"):
-            encode_file(tokenizer, corpus, out, resume=True, **changes)
-    with pytest.raises(AlreadyExistsError, match="already exists"):
-        encode_file(other, corpus, out, resume=True)
+    assert refusal(other, corpus).startswith(
+        f"{out}: already exists, and is of something else (tokenizer: '280 tokens, sha256 "
+    )
+    copy = Path(shutil.copy(corpus, tmp_path / "d.jsonl"))
+    assert f"({corpus} is not among the inputs now; {copy} is new)" in refusal(tokenizer, copy)
     os.utime(corpus)
-    with pytest.raises(AlreadyExistsError, match="already exists"):
+    assert f"({corpus} has been modified since)" in refusal(tokenizer, corpus)
+
+
+def test_without_its_sidecar_a_token_file_is_not_resumed(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    corpus, out = tmp_path / "c.txt", tmp_path / "c.bin"
+    corpus.write_text("the lower words", encoding="utf-8")
+    encode_file(tokenizer, corpus, out)
+    sidecar = tmp_path / "c.bin.json"
+    sidecar.write_text(json.dumps({**json.loads(sidecar.read_text()), "settings": None}), encoding="utf-8")
+    with pytest.raises(AlreadyExistsError, match=r"exists, and c.bin.json does not say how it was encoded; write"):
         encode_file(tokenizer, corpus, out, resume=True)
+    sidecar.unlink()
+    with pytest.raises(AlreadyExistsError, match=r"exists, but is not complete \(.*without c.bin.json"):
+        encode_file(tokenizer, corpus, out, resume=True)
+
+
+def test_a_document_in_several_files_is_counted_once(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    encode = partial(encode_file, tokenizer, tmp_path / "c.txt", tmp_path / "c.bin", shard_tokens=5, resume=True)
+    (tmp_path / "c.txt").write_text("lower " * 20 + "<|e|>the", encoding="utf-8")
+    assert (encode().documents, encode().documents) == (2, 2)
 
 
 def test_a_file_that_another_process_has_written_meanwhile_stays(

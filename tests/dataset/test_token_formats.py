@@ -175,3 +175,20 @@ def test_every_format_is_decoded(name: str, tmp_path: Path) -> None:
     assert (tmp_path / "text").read_text(encoding="utf-8") == "".join(text + EOT for text in TEXTS)
     with pytest.raises(ConfigError, match=r"is one of the input files"):
         decode_file(make_tokenizer(), tmp_path / name, tmp_path / ("a.npy.json" if layout == "npy" else "a.idx"))
+
+
+@pytest.mark.parametrize("name", ["q.parquet", "s.txt", "x.jsonl", "x.json", "x.gz", "x.bin.zst", "X.TXT", "train.idx"])
+@pytest.mark.parametrize("options", [{}, {"format": "bin"}, {"shard_tokens": 5}])
+def test_names_of_other_formats_are_refused(name: str, options: dict[str, Any], tmp_path: Path) -> None:
+    ending = Path(name).suffix
+    with pytest.raises(
+        ConfigError, match=rf"{name}: token files .* no {ending} files; end the name in .bin, or in .npy"
+    ):
+        encode_documents(make_tokenizer(), TEXTS, tmp_path / name, **options)
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("name", ["train", "train.tokens", "train.u16", "train.2024", "v1.5"])
+def test_other_names_are_accepted(name: str, tmp_path: Path) -> None:
+    encode_documents(make_tokenizer(), ["hello"], tmp_path / name)
+    assert load_tokens(tmp_path / name).tolist()

@@ -167,10 +167,14 @@ def test_a_document_has_the_same_ids_in_any_division(
     assert [read(folder / f"s_{number:06d}.bin") for number in range(len(shards))] == shards
 
 
-def test_a_split_without_documents_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    encode_documents(make_tokenizer(), ["hello"], tmp_path / "train.bin", val_fraction=0.001)
-    assert "train.bin: a split has none of the 1 documents; change val_fraction or seed" in caplog.text
-    assert load_tokens(tmp_path / "val.bin").tolist() == []
+@pytest.mark.parametrize(("fraction", "empty", "full"), [(1e-9, "val", "train"), (1 - 1e-9, "train", "val")])
+def test_a_split_without_documents_is_named(
+    fraction: float, empty: str, full: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    encode_documents(make_tokenizer(), ["a"] * 1200, tmp_path / "train.bin", val_fraction=fraction)
+    assert f"{empty}.bin: has none of the 1,200 documents: give another --val_fraction or --seed" in caplog.text
+    assert f"{full}.bin: has none" not in caplog.text
+    assert load_tokens(tmp_path / f"{empty}.bin").tolist() == []
 
 
 # ---- names and sidecars ----
