@@ -17,7 +17,7 @@ from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 
 PAGE = (Path(__file__).parents[1] / "docs" / "cs336.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-ADAPTERS, TRAINING, FROM_FILES, COMPARE = BLOCKS
+ADAPTERS, TRAINING, FROM_FILES, COMPARE, COMPARE_IDS = BLOCKS
 END = "<|endoftext|>"
 DOCUMENTS = ["low lower lowest", "newer\n\nwider newest", "Héllò hôw are ü? 🙃 aaaa abab", "low low"]
 
@@ -90,9 +90,39 @@ def test_the_experiments_run_and_their_pickles_are_read(corpus: Path, capsys: py
 def test_the_comparison_finds_the_first_difference(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     compare, counts = names_of(COMPARE)["compare"], count(DOCUMENTS)
     merges = merges_by_recounting(counts, 20)
-    compare(corpus, [END], 277, counts, merges)
-    assert capsys.readouterr().out == ""
+    size = f"{len(counts)} distinct pre-tokens, and in mine {len(counts)}"
+    tuples = {tuple(bytes([byte]) for byte in token): occurs for token, occurs in counts.items()}
+    texts = {token.decode(): occurs for token, occurs in counts.items()}
+    for mine in (counts, tuples, texts):
+        compare(corpus, [END], 277, mine, merges)
+        assert capsys.readouterr().out == f"{size}; 0 differ\n20 merges, and in mine 20\n"
     compare(corpus, [END], 277, counts + Counter([b"low"]), [*merges[:3], (b"x", b"y"), *merges[4:]])
-    assert re.findall("^(pre-token b'low'|merge 3) ", capsys.readouterr().out, re.MULTILINE) == [
-        "pre-token b'low'", "merge 3",
-    ]  # fmt: skip
+    printed = capsys.readouterr().out
+    assert re.findall("^pre-token (.*) occurs|^(merge 3) ", printed, re.MULTILINE) == [("b'low'", ""), ("", "merge 3")]
+
+
+def test_the_comparison_shows_missing_merges_and_few_pretokens(
+    corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = {token: 1000 - number for number, token in enumerate(map(str, range(100)))}
+    names_of(COMPARE)["compare"](corpus, [END], 277, words, [])
+    first, *pretokens, last = capsys.readouterr().out.splitlines()
+    assert first.endswith(f"and in mine 100; {len(count(DOCUMENTS)) + 100} differ")
+    assert [line.split()[1] for line in pretokens] == [f"b'{number}'" for number in range(10)]
+    assert last == "20 merges, and in mine 0"
+
+
+def test_the_comparison_of_ids_explains_the_first_that_differs(
+    corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tokenizer = names_of(TRAINING.replace("10_000", "277"))["tokenizer"]
+    compare_ids, text = names_of(COMPARE_IDS)["compare_ids"], "Héllò lowest" + END + "newest low"
+    capsys.readouterr()
+    ids = tokenizer.encode(text)
+    compare_ids(tokenizer, text, ids)
+    assert capsys.readouterr().out == f"{len(ids)} ids, and in mine {len(ids)}\n"
+    at = ids.index(256) + 1
+    compare_ids(tokenizer, text, [*ids[:at], ids[at] + 1, *ids[at + 1 :]])
+    printed = capsys.readouterr().out
+    assert f"id {at} at character {len('Héllò lowest' + END)} is {ids[at]} and in mine {ids[at] + 1}\n" in printed
+    assert "'newest'" in printed

@@ -47,7 +47,9 @@ def diff_parser() -> Parser:
     """Return the parser of its flags."""
     parser = Parser("diff", _DESCRIPTION, "A B [flags]")
     for name, which in (("first", "A"), ("second", "B")):
-        parser.add_argument(name, metavar=which, type=Path, help="run folder, or tokenizer in any known format")
+        parser.add_argument(
+            name, metavar=which, type=Path, help="run folder, tokenizer in any known format, or published name"
+        )
     parser.add_argument("--text", metavar="TEXT", help="text to encode with both")
     add_corpus_flags(parser)
     parser.add_argument("--json", action="store_true", help="print everything as JSON, with all tokens of all lists")

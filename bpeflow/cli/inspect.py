@@ -55,7 +55,7 @@ def inspect_parser() -> Parser:
     """Return the parser of its flags."""
     parser = Parser("inspect", _DESCRIPTION, "TOKENIZER [flags]")
     parser.add_argument(
-        "tokenizer", metavar="TOKENIZER", type=Path, help="run folder, or tokenizer in any known format"
+        "tokenizer", metavar="TOKENIZER", type=Path, help="run folder, tokenizer in any known format, or published name"
     )
     add_description_flags(parser)
     add_corpus_flags(parser)

@@ -123,9 +123,8 @@ def corpus_of(
     refuse_unknown(config, (model, Settings), str(options.config))
     ignored = Settings.model_fields.keys() - CorpusSettings.model_fields.keys() - {"engine"}
     values = {key: config[key] for key in config if key in model.model_fields.keys() - ignored}
-    inputs = [*_as_list(values.pop("input", [])), *_as_list(values.pop("sources", []))]
     values = override(values, settings_of(options))
-    inputs = values.pop("input", inputs)
+    inputs = [*_as_list(values.pop("input", [])), *_as_list(values.pop("sources", []))]
     if required and not inputs:
         raise ConfigError("missing: --input, or --config with an input")
     return {**values, "inputs": inputs}

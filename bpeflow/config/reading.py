@@ -20,7 +20,7 @@ from bpeflow.config.settings import Settings
 from bpeflow.errors import ConfigError, ConfigNotFoundError, SettingsError, UnknownSettingError
 
 SettingsType = TypeVar("SettingsType", bound=BaseModel)
-_SIZES = frozenset({"vocab_size", "vocab_sizes"})
+_ALTERNATIVES = frozenset({"vocab_size", "vocab_sizes"}), frozenset({"input", "sources"})
 _SECTIONS: dict[str, type[Section]] = {"engine": EngineSettings, "monitor": MonitorSettings, "output": OutputSettings}
 
 #: Words of pydantic's messages, and ours.
@@ -85,8 +85,8 @@ def read_config(path: Path | None) -> dict[str, Any]:
 
 
 def replace(values: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `values` updated by `others`. Either of `vocab_size` and `vocab_sizes` replaces the other."""
-    replaced = set(others) if _SIZES.isdisjoint(others) else {*others, *_SIZES}
+    """Return `values` updated by `others`. A setting replaces its alternatives, too."""
+    replaced = set(others).union(*(keys for keys in _ALTERNATIVES if not keys.isdisjoint(others)))
     return {**{key: value for key, value in values.items() if key not in replaced}, **others}
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow._util.text import as_path, short_names
+from bpeflow._util.text import as_path, format_size, short_names
 from bpeflow.config import CorpusSettings, CountSettings, SourceSettings, make_settings
 from bpeflow.config.settings import UNNAMED_SOURCE
 from bpeflow.corpus.documents import Chunk
@@ -51,6 +51,9 @@ _CHUNK_SIZE = 4_000_000
 
 #: Bytes at the beginning of a corpus in which speed is measured. More: steadier figures. Fewer: less time.
 _BEGINNING = 16_000_000
+
+#: Share of a corpus that one tokenizer may take for special tokens while others do not, without a warning.
+_MUCH = 0.01
 
 
 def evaluate(
@@ -107,6 +110,7 @@ def evaluate(
         corpora = [_counters(_rereadable(source, copies), rest, documents, loaded) for source in sources]
         measured = [_measure(loaded, counters, watching or Observer()) for counters in corpora]
     _check_text(sources, measured)
+    _check_specials(sources, measured)
     rows = [
         _evaluation(tokenizer, name, source.name, [measures[name]])
         for source, measures in zip(sources, measured, strict=True)
@@ -301,6 +305,19 @@ def _check_text(sources: Sequence[SourceSettings], measured: Sequence[Mapping[st
         raise CorpusError(f"nothing to evaluate: no text in {', '.join(empty)}")
     if empty:
         log.warning("no text in %s", ", ".join(empty))
+
+
+def _check_specials(sources: Sequence[SourceSettings], measured: Sequence[Mapping[str, _Measure]]) -> None:
+    """Warn of tokenizers that take much of a corpus for special tokens, which the others count as text."""
+    for source, measures in zip(sources, measured, strict=True):
+        most = max(measure.text.bytes for measure in measures.values())
+        for name, measure in measures.items():
+            left_out = most - measure.text.bytes
+            if left_out > most * _MUCH:
+                log.warning(
+                    "%s takes %s of %s for special tokens, runs of spaces perhaps, which are left out: its figures are "
+                    "of other text, and not comparable", name, format_size(left_out), source.name,
+                )  # fmt: skip
 
 
 def _evaluation(tokenizer: Tokenizer, name: str, corpus: str | None, measures: Sequence[_Measure]) -> Evaluation:

@@ -158,7 +158,6 @@ def open_journal(tokens: TokenSet, fingerprint: Fingerprint | None) -> Iterator[
         temporary_path(file, owner)  # now, not after the work: some names are longer than the first one
     path = temporary_path(target.with_name(f"{target.name}.ckpt"), owner)
     made: list[Path] = []
-    journal: Journal | None = None
     try:
         made = make_folder(path.parent)
         with closing(_lock(path, tokens)) as locked:
@@ -177,8 +176,7 @@ def open_journal(tokens: TokenSet, fingerprint: Fingerprint | None) -> Iterator[
                     with suppress(OSError):  # the error of the block matters more
                         path.unlink(missing_ok=True)
     finally:
-        if journal is None:
-            _remove_if_empty(path)
+        _remove_if_empty(path)
         for folder in made:
             with suppress(OSError):  # not empty
                 folder.rmdir()
@@ -195,7 +193,7 @@ def _lock(path: Path, tokens: TokenSet) -> Descriptor:
 
 
 def _remove_if_empty(path: Path) -> None:
-    """Remove the journal after Ctrl-C while it was being made."""
+    """Remove the journal, if Ctrl-C came while it was being made or removed."""
     with suppress(OSError), path.open("rb"), closing(open_locked(path)) as file:
         if not os.fstat(file.fileno()).st_size:
             path.unlink()

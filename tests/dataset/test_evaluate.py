@@ -229,6 +229,17 @@ def test_end_of_text_strings_of_other_tokenizers_are_no_warning(
     assert not caplog.records
 
 
+def test_text_that_only_one_tokenizer_takes_for_special_tokens_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tokenizers = {"plain": make_tokenizer(), "spaces": make_tokenizer(special_tokens=(EOT, " " * 8))}
+    evaluate(tokenizers, write_files(tmp_path, [b"hello" + b" " * 8 + b"hello" * 99]))
+    assert "spaces takes 8 bytes of " in caplog.text
+    caplog.clear()
+    evaluate(tokenizers, write_files(tmp_path, [b"hello" + b" " * 8 + b"hello" * 999]))
+    assert not caplog.records
+
+
 def test_text_that_is_not_utf8_is_replaced_skipped_or_refused(tmp_path: Path) -> None:
     [path] = write_files(tmp_path, [b"hello \xff" + EOT.encode() + b"hello"])
     [row] = evaluate(make_tokenizer(), path, invalid_utf8="replace")

@@ -247,6 +247,18 @@ def test_a_flipped_byte_is_found_or_has_no_effect(
     assert found
 
 
+def test_any_tokenizer_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = iter(["the lower lowest other words of a text"] * 5)
+    tokenizer = Tokenizer.train(texts, vocab_size=280, normalizer=["nfc"], pattern=[r"\d{3}", r"(\w)\1+|\w+|\W"])
+    paths, out = make_corpus(tmp_path, "txt", random.Random(2)), tmp_path / "out.bin"
+    with monkeypatch.context() as patched, pytest.raises(Stopped):
+        stop_after(3, patched)
+        encode_file(tokenizer, paths, out, chunk_size=400)
+    encode_file(tokenizer, paths, out, chunk_size=400, resume=True)
+    encode_file(tokenizer, paths, tmp_path / "whole.bin", chunk_size=400)
+    assert out.read_bytes() == (tmp_path / "whole.bin").read_bytes()
+
+
 def test_a_torn_checkpoint_is_ignored(interrupted: tuple[Path, Path], tokenizer: Tokenizer, tmp_path: Path) -> None:
     corpus, out = interrupted
     [path] = out.parent.glob(".c.bin.ckpt.*.part")
@@ -406,6 +418,19 @@ def test_ctrl_c_while_the_journal_is_made_leaves_nothing(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fcntl, "flock", interrupting(fcntl.flock, 1, KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        encode_file(tokenizer, make_corpus(tmp_path, "txt", random.Random(1)), tmp_path / "new" / "out.bin")
+    assert not (tmp_path / "new").exists()
+
+
+def test_ctrl_c_before_the_journal_is_removed_leaves_nothing(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    monkeypatch.setattr(journal.Journal, "resume", stop)
+    monkeypatch.setattr(Path, "unlink", interrupting(Path.unlink, 1, KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         encode_file(tokenizer, make_corpus(tmp_path, "txt", random.Random(1)), tmp_path / "new" / "out.bin")
     assert not (tmp_path / "new").exists()
