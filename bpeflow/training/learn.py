@@ -261,7 +261,7 @@ def learn_with_settings(
     warn_of_need(task.counts, len(task.tokens))
     need = describe_need(task.counts, len(task.tokens))
     with explain_memory_error("learning the merges", need), chosen.start(task) as session:
-        task = replace(task, counts=given)  # the backend has its own copy
+        task, counts = replace(task, counts=given), given  # the backend has its own copy; thinned counts are freed
         given.unload()
         _step_to_the_end(session, task, first_token, pairs, pair_counts, observer or Observer(), checkpoint)
         statistics = session.statistics()

@@ -60,7 +60,7 @@ class TwoLevels {
     // A window of bytes is cut at a time. With a smaller one, few pieces are looked up together.
     static constexpr std::size_t words = 64, window = words * bits;
     static constexpr std::size_t longest = UINT32_MAX / 2; // of a piece and a window, in bytes: offsets have 31 bits
-    static constexpr std::size_t beyond = 16;              // elements of arrays that the kernels and writers may touch
+    static constexpr std::size_t beyond = 32;              // elements of arrays that the kernels and writers may touch
     static constexpr std::size_t kept_memory = std::size_t{1} << 20;
     static_assert(window < PretokenBatch::MOST);
 

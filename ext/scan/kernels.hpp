@@ -59,7 +59,7 @@ struct Kernels {
     bool (*is_utf8)(const std::uint8_t *start, const std::uint8_t *end);
 
     // Write the position of each bit of `blocks` masks, the first bit having the position `first`. Return their number.
-    // Up to 16 more positions may be overwritten.
+    // Up to 32 more positions may be overwritten.
     std::size_t (*positions)(const std::uint64_t *masks, std::size_t blocks, std::uint32_t first,
                              std::uint32_t *positions);
 

@@ -108,7 +108,7 @@ template <const Rules &RULES, typename Emit> class Scan {
     // Pre-tokens passed on at a time, or a few more. With fewer, loops over them are short. With more, the text leaves
     // the L2 cache.
     static constexpr std::size_t batch_size = PretokenBatch::MOST - BLOCKS_AT_ONCE * BLOCK;
-    static constexpr std::size_t beyond = 16; // starts that the kernels may overwrite
+    static constexpr std::size_t beyond = 32; // starts that the kernels may overwrite
 
     const Kernels &kernels_;
     const std::uint8_t *const text_, *const end_;

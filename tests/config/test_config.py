@@ -76,9 +76,9 @@ def test_overrides_go_over_the_file_and_reach_into_sections(tmp_path: Path) -> N
 
 def test_an_input_replaces_the_sources_of_a_config(tmp_path: Path) -> None:
     path = write(tmp_path, "sources: [{paths: a}, {paths: b, weight: 2}]\nvocab_size: 300")
-    assert [source.paths for source in load_settings(path, {"input": "c"}).sources] == [("c",)]
+    assert [source.paths for source in load_settings(path, {"input": "c"}).all_sources] == [("c",)]
     path = write(tmp_path, "input: a\nsources: [{paths: b}]\nvocab_size: 300")
-    assert [source.paths for source in load_settings(path, {"sources": [{"paths": "c"}]}).sources] == [("c",)]
+    assert [source.paths for source in load_settings(path, {"sources": [{"paths": "c"}]}).all_sources] == [("c",)]
 
 
 def test_a_config_may_have_dotted_keys(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from itertools import product
+from itertools import accumulate, product
 
 import pytest
 from available import skip_missing
@@ -118,6 +118,18 @@ def test_real_text_equals_regex(native: str, corpus: str) -> None:
 def test_long_runs_equal_regex(native: str) -> None:
     for unit in ("a", "A", " ", "\n", "\r\n", "1", ".", "'", "\u0301", "中", " \n", "aA"):
         assert_equal(native, unit * 100_000)
+
+
+@pytest.mark.parametrize("shift", [0, 1, 63])
+def test_blocks_with_any_number_of_tokens_equal_regex(native: str, shift: int) -> None:
+    """Of each number there are blocks in which tokens start anywhere: a token is a run of letters or of other marks."""
+    draw = random.Random(shift)
+    text = "x" * shift
+    for number in range(65):
+        starts = draw.sample(range(64), number)
+        kinds = accumulate(place in starts for place in range(64))
+        text += "".join("a:"[kind % 2] for kind in kinds)
+    assert_equal(native, text)
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,11 @@ from distinct_words import write_corpus
 
 import bpeflow
 from bpeflow import PretokenCounts
+from bpeflow.backends import BACKENDS
 from bpeflow.cli.main import main
 from bpeflow.config.keywords import ThinRareKeywords
 from bpeflow.errors import ResumeError
+from bpeflow.progress import Observer
 from bpeflow.run_dir import run_files
 from bpeflow.training import learn as merging
 
@@ -115,6 +118,28 @@ def test_it_can_be_given_after_counting(corpus: str, tmp_path: Path, monkeypatch
             bpeflow.train({"input": corpus, "vocab_size": 330, "out_dir": tmp_path / "run"})
     assert main(["train", "--out_dir", str(tmp_path / "run"), "--resume", *FLAGS]) == 0
     assert files(tmp_path / "run") == files(tmp_path / "thinned")
+
+
+@pytest.mark.parametrize(
+    "backend", [own.name for own in BACKENDS if own.name != "python" and own.unavailable() is None]
+)
+def test_thinned_counts_are_freed_before_the_first_merge(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    thin, kept, alive = PretokenCounts.thin, [], []
+
+    def watched(counts: PretokenCounts, below: int, keep: float) -> PretokenCounts:
+        thinned = thin(counts, below, keep)
+        kept.append(weakref.ref(thinned.data))
+        return thinned
+
+    class Watching(Observer):
+        def learning(self, learned: int, wanted: int) -> None:
+            alive.append(kept[0]() is not None)
+
+    monkeypatch.setattr(PretokenCounts, "thin", watched)
+    words = {f"{a}{b}": 1 for a in "abcdefgh" for b in "stuvwxyz"}
+    bpeflow.learn_merges(words, 260, thin_rare={"below": 5, "keep": 0.5}, backend=backend, observer=Watching())
+    assert alive
+    assert not any(alive)
 
 
 @pytest.mark.parametrize(
