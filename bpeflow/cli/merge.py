@@ -118,8 +118,8 @@ def settings_for_learning(
         settings = make_settings(Settings, {**override(values, overrides), "skip_merge": False})
     except SettingsError as error:
         about, remedy, _ = str(error).partition(": give a larger vocab_size")
-        if remedy and overrides.keys().isdisjoint({"superwords", "transition_size"}) and earlier is not None:
-            first_stage = f"--counts {source / FIRST_STAGE} --out_dir FOLDER"
+        if remedy and "transition_size" not in overrides and (path.parent / FIRST_STAGE).is_dir():
+            first_stage = f"--counts {path.parent / FIRST_STAGE} --out_dir FOLDER"
             raise SettingsError(f"{about}: a smaller one has no superwords: learn it by {first_stage}") from None
         raise
     if out_dir is None and settings.out_dir == path.parent and has_tokenizer(folder):
