@@ -75,7 +75,8 @@ ENCODERS = ("native", "python")
 class Tokenizer:
     """Encodes text to ids with a vocabulary and its merges, and decodes ids. Immutable, thread-safe and picklable.
 
-    `train`, `load` and `from_files` make a tokenizer, as does the constructor from a vocabulary and merges.
+    `train`, `load` and `from_files` make a tokenizer, as does the constructor from a vocabulary and merges. The class
+    is not for subclassing: of these, only the constructor calls `__init__`.
 
     Special tokens in a text are encoded as their ids, as Stanford CS336 asks. The arguments `allowed_special` and
     `disallowed_special` of `encode` change that; they mean the same as in tiktoken. For untrusted text pass
@@ -553,15 +554,18 @@ class Tokenizer:
     def _hash(self) -> str:
         return tokenizer_hash(self._spec)
 
-    def __call__(self, *_: object, **__: object) -> NoReturn:
-        """Raise `TypeError` with the names of the methods."""
-        raise TypeError(
-            "a Tokenizer is not called: encode(text) returns ids, encode_batch_to_numpy(texts, padded=True) a matrix, "
-            "and to_transformers() a tokenizer that is called"
-        )
+    if not TYPE_CHECKING:  # which would take misspelt methods and calls for correct
 
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"'Tokenizer' object has no attribute {name!r}{hint_for(name, dir(type(self)))}")
+        def __call__(self, *_: object, **__: object) -> NoReturn:
+            """Raise `TypeError` with the names of the methods."""
+            raise TypeError(
+                "a Tokenizer is not called: encode(text) returns ids, encode_batch_to_numpy(texts, padded=True) a "
+                "matrix, and to_transformers() a tokenizer that is called"
+            )
+
+        def __getattr__(self, name: str) -> Any:
+            kind = type(self)
+            raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}{hint_for(name, dir(kind))}")
 
     def __repr__(self) -> str:
         specials = f", {len(self.special_tokens)} special" if self.special_tokens else ""
@@ -607,7 +611,7 @@ class Tokenizer:
 
     def encode_to_numpy(
         self,
-        text: str | Utf8,
+        text: str | Utf8 | NDArray[np.uint8],
         *,
         allowed_special: SpecialChoice = "all",
         disallowed_special: SpecialChoice = (),
@@ -617,7 +621,7 @@ class Tokenizer:
         """Return the ids of a text as an array. Large texts are encoded in several threads.
 
         Args:
-            text: a `str`, or UTF-8 bytes such as a memory-mapped file.
+            text: a `str`, or UTF-8 bytes: `bytes`, an array of uint8, or a memory-mapped file.
             allowed_special: as for `encode`.
             disallowed_special: as for `encode`.
             dtype: uint16 or uint32; by default `dtype` of the tokenizer.
@@ -792,7 +796,11 @@ class Tokenizer:
         )
 
     def count_tokens(
-        self, text: str | Utf8, *, allowed_special: SpecialChoice = "all", disallowed_special: SpecialChoice = ()
+        self,
+        text: str | Utf8 | NDArray[np.uint8],
+        *,
+        allowed_special: SpecialChoice = "all",
+        disallowed_special: SpecialChoice = (),
     ) -> int:
         """Return the number of ids of a text: a `str`, or UTF-8 bytes, in the memory of a part of it.
 

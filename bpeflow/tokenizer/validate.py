@@ -74,6 +74,13 @@ _OTHER_KEYWORDS = {
 
 _BYTES = (bytes, bytearray, memoryview, mmap)
 
+#: What to do with what is not a text.
+_OTHER_TEXTS: dict[Any, str] = {
+    list | tuple: "; encode_batch takes a list of str",
+    bytes | bytearray: "; decode it, or use encode_to_numpy, which takes bytes in UTF-8",
+    os.PathLike | io.IOBase: "; to encode a file use encode_file",
+}
+
 #: Iterables that are not a sequence of texts, or of lists of ids: their items are in no order, or not what is meant.
 NO_BATCH = (str, bytes, set, frozenset, Mapping)
 
@@ -84,21 +91,21 @@ Result = TypeVar("Result")
 # ---- text ----
 
 
-def to_utf8(text: str, start: int = 0) -> bytes:
+def to_utf8(text: str, start: int = 0, taken: str = "a str") -> bytes:
     """Return a text as UTF-8.
 
     Args:
         text: the text.
         start: the position of `text` in a larger text, for the error message.
+        taken: what the caller takes, for the error message.
 
     Raises:
         InputTypeError: `text` is not a `str`.
         InvalidTextError: `text` has a lone surrogate.
     """
     if not isinstance(text, str):
-        hint = "; for several texts use encode_batch" if isinstance(text, list | tuple) else ""
-        hint = "; to encode a file use encode_file" if isinstance(text, os.PathLike | io.IOBase) else hint
-        raise InputTypeError(f"text to encode must be a str, not {type(text).__name__}{hint}")
+        hint = next((hint for kinds, hint in _OTHER_TEXTS.items() if isinstance(text, kinds)), "")
+        raise InputTypeError(f"text to encode must be {taken}, not {type(text).__name__}{hint}")
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -109,13 +116,15 @@ def to_utf8(text: str, start: int = 0) -> bytes:
         ) from None
 
 
-def as_utf8(text: str | Utf8) -> Utf8:
+def as_utf8(text: str | Utf8 | NDArray[np.uint8]) -> Utf8:
     """Return a `str` as UTF-8, and bytes as they are. The encoders check bytes. Raises as `to_utf8` does."""
+    if isinstance(text, np.ndarray) and text.dtype == np.uint8:
+        text = text.data
     if isinstance(text, memoryview):
         if not text.c_contiguous:
-            raise InputTypeError("the memoryview to encode is not contiguous; pass bytes(view)")
+            raise InputTypeError("the memory to encode is not contiguous; pass a copy, bytes(memory)")
         return text.cast("B")
-    return text if isinstance(text, _BYTES) else to_utf8(text)
+    return text if isinstance(text, _BYTES) else to_utf8(text, taken="a str, or bytes in UTF-8")  # type: ignore[arg-type]
 
 
 # ---- ids ----
@@ -232,9 +241,9 @@ def _check_entry(token_id: Any, token: Any, tokens: int) -> None:
 
 def list_of(batch: Iterable[Item]) -> list[Item]:
     """Return a batch as a list of its own. Raises `InputTypeError` for a `str`, or if it has no items or no order."""
-    if isinstance(batch, NO_BATCH) or not isinstance(batch, Iterable):
-        hint = "; for a single text use encode" if isinstance(batch, str) else ""
-        raise InputTypeError(f"a batch must be a list, not {type(batch).__name__}{hint}")
+    if isinstance(batch, NO_BATCH) or not isinstance(batch, Iterable) or not getattr(batch, "ndim", 1):
+        hint = "; encode and decode take a single one" if isinstance(batch, str) else ""
+        raise InputTypeError(f"a batch must be a list, or iterable in order, not {type(batch).__name__}{hint}")
     return list(batch)
 
 

@@ -127,6 +127,8 @@ if TYPE_CHECKING:  # mypy reports both an error that is missing here and one tha
     tokenizer = bpeflow.Tokenizer.load("runs/mine")
     tokenizer.save("mine", "huggingface", eos="<s>", chat_template="chatml")
     tokenizer.save("mine", "huggingface", eso="<s>")  # type: ignore[call-arg]
+    tokenizer.encod("text")  # type: ignore[attr-defined]
+    tokenizer("text")  # type: ignore[operator]
     tokenizer.encode_file("a.txt", "a.bin", index=True)
     tokenizer.encode_file("a.txt", "a.bin", indx=True)  # type: ignore[call-arg]
     bpeflow.Tokenizer.from_files("vocab.json", "merges.txt", cache_byte=1)  # type: ignore[call-arg]

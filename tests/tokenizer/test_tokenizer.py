@@ -220,6 +220,8 @@ def test_an_unknown_name_has_a_hint(name: str, hint: str) -> None:
     with pytest.raises(AttributeError) as caught:
         getattr(Tokenizer(BYTES, []), name)
     assert str(caught.value) == f"'Tokenizer' object has no attribute {name!r}{hint}"
+    with pytest.raises(AttributeError, match="'Mine' object has no attribute 'extra'"):
+        type("Mine", (Tokenizer,), {})(BYTES, []).extra  # noqa: B018
 
 
 def test_an_iterator_may_yield_batches() -> None:
