@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -120,6 +120,11 @@ def test_no_special_tokens_may_be_none() -> None:
         (lambda t: t.decode({1: 2}), r"ids to decode must be a sequence of integers, not dict"),
         (lambda t: t.decode_batch([1, 2]), r"at index 0 of the batch: .* not int; for a single sequence use decode"),
         (lambda t: t.encode_iterable(b"abc"), r"pieces of a text must be an iterable of str, not bytes"),
+        (lambda t: t.decode_stream(5), r"a stream of ids must be an iterable of integers, not int"),
+        (lambda t: list(t.decode_stream([65, "a"])), r"at index 1 of the stream: 'a' is not a token id"),
+        (lambda t: t.stream_decoder().feed(True), r"True is not a token id"),
+        (lambda t: Tokenizer.train(["corpus.txt", b"abc"], 280), r"a list of paths and documents \('corpus.txt' and"),
+        (lambda t: bpeflow.count([{"text": "abc"}, Path("a.txt")]), r"a list of paths and documents \("),
         (lambda t: t.encode(b"abc"), r"not bytes; decode it, or use encode_to_numpy, which takes bytes in UTF-8"),
         (lambda t: t.encode_batch([["a"]]), r"at index 0 .* not list; encode_batch takes a list of str"),
         (lambda t: t.decode_batch("ab"), r"not str; encode and decode take a single one"),
@@ -217,3 +222,36 @@ def test_a_tokenizer_in_the_way_is_named(tokenizer: Tokenizer, tmp_path: Path) -
     tokenizer.save(tmp_path / "tokenizer.json")
     with pytest.raises(AlreadyExistsError, match=r"tokenizer.json"):
         tokenizer.save(tmp_path / "tokenizer.json")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"skip_merge": True}, "skip_merge leaves no vocabulary for a tokenizer; use bpeflow.train"),
+        ({"output": {"formats": ["tiktoken"]}}, "output: nothing is written without out_dir"),
+        ({"output": {"report": True}}, "output: nothing is written without out_dir"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_before_anything_is_read(settings: dict[str, Any], message: str) -> None:
+    def documents() -> Iterator[str]:
+        pytest.fail("read")
+        yield ""
+
+    with pytest.raises(errors.ConfigError, match=message):
+        Tokenizer.train(documents(), 300, **settings)
+
+
+def test_ways_of_handling_errors_are_checked_at_once(tokenizer: Tokenizer) -> None:
+    for call in (tokenizer.decode, tokenizer.decode_stream):
+        with pytest.raises(
+            errors.ConfigError, match=r"errors is 'nonsense'; it must be a name that bytes.decode takes"
+        ):
+            call([65], "nonsense")
+    with pytest.raises(errors.UnknownTokenError, match=r"^at index 1 of the stream: unknown id 99999: the vocabulary"):
+        list(tokenizer.decode_stream([65, 99999]))
+
+
+def test_none_among_documents_is_named(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    with pytest.raises(errors.BadRecordError, match="document 1 is None; use bad_records: skip"):
+        tokenizer.encode_documents(["a", None], tmp_path / "a.bin")  # type: ignore[list-item]
+    assert tokenizer.encode_documents(["a", b"a"], tmp_path / "b.bin").documents == 2

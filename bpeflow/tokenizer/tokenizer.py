@@ -45,6 +45,7 @@ from bpeflow.tokenizer.validate import (
     NO_BATCH,
     Ids,
     as_utf8,
+    check_error_handler,
     documents_of,
     for_each,
     hint_for,
@@ -175,14 +176,16 @@ class Tokenizer:
             vocab_size: number of entries in the vocabulary: 256 bytes, special tokens and merges.
             progress: show progress on standard error, or in the notebook.
             observer: progress callbacks, instead.
-            settings: any other settings of `bpeflow.config.Settings`. With `out_dir` the run is written to that folder,
-                and `load` reads it from there.
+            settings: any other settings of `bpeflow.config.Settings`, except `vocab_sizes` and `skip_merge`. With
+                `out_dir` the run is written to that folder, and `load` reads it from there.
 
         Raises:
             ConfigError: a setting is unknown, missing or invalid.
             CorpusError: an input is missing, unreadable, or not UTF-8.
             BpeflowError: other failures, as for `bpeflow.train`.
         """
+        if settings.get("skip_merge"):
+            raise ConfigError("skip_merge leaves no vocabulary for a tokenizer; use bpeflow.train or bpeflow.count")
         trained = bpeflow.train({**settings, "input": corpus, "vocab_size": vocab_size}, observer, progress=progress)
         return cls.from_spec(trained.tokenizer.to_spec())
 
@@ -916,7 +919,7 @@ class Tokenizer:
         """Return the text of ids.
 
         Args:
-            ids: a sequence or a one-dimensional array of integers.
+            ids: a sequence, an iterator or a one-dimensional array of integers.
             errors: how to handle bytes that are not UTF-8, as for `bytes.decode`.
             skip_special_tokens: leave special tokens out. A special token that shares its id with ordinary text, which
                 is possible in HuggingFace's mode, is kept.
@@ -924,7 +927,10 @@ class Tokenizer:
         Raises:
             UnknownTokenError: an id is not in the vocabulary. The message has the id and its index.
             InputTypeError: `ids` are not integers.
+            ConfigError: there is no such way of handling errors.
         """
+        if errors != "replace":
+            check_error_handler(errors)
         return self.decode_bytes(ids, skip_special_tokens=skip_special_tokens).decode("utf-8", errors)
 
     def decode_bytes(self, ids: Ids, *, skip_special_tokens: bool = False) -> bytes:
@@ -961,7 +967,10 @@ class Tokenizer:
     def decode_stream(
         self, ids: Iterable[int], errors: str = "replace", *, skip_special_tokens: bool = False
     ) -> Iterator[str]:
-        """Yield the text of a stream of ids, each piece as soon as it is complete."""
+        """Yield the text of a stream of ids, each piece as soon as it is complete.
+
+        Invalid arguments raise at once, and errors in the ids when the stream reaches them, with the index.
+        """
         return self.stream_decoder(errors, skip_special_tokens=skip_special_tokens).decode(ids)
 
 

@@ -6,6 +6,7 @@ what is wrong and where.
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 from array import array
@@ -175,6 +176,16 @@ def _invalid_id_error(ids: Any, tokens: int) -> InputTypeError | UnknownTokenErr
         if not 0 <= value < 1 << 32:
             return unknown_token_error(value, index, tokens)
     return InputTypeError("ids to decode must be a sequence of integers")
+
+
+def check_error_handler(errors: str) -> None:
+    """Raise `ConfigError` unless `errors` is a way of handling bytes that are not UTF-8, as for `bytes.decode`."""
+    try:
+        codecs.lookup_error(errors)
+    except (LookupError, TypeError):
+        raise ConfigError(
+            f"errors is {short_repr(errors)}; it must be a name that bytes.decode takes, such as 'replace' or 'strict'"
+        ) from None
 
 
 def is_integer(value: object) -> bool:

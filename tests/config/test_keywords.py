@@ -36,7 +36,7 @@ TYPED = [
     (EncodeSettings, keywords.EncodeKeywords, ("input",)),
     (config.MergeSettings, keywords.LearnKeywords, ("vocab_size", "special_tokens", "backend")),
     (config.Settings, keywords.TrainKeywords, ("input", "vocab_size", "special_tokens")),
-    (config.Settings, keywords.TokenizerKeywords, ("input", "vocab_size")),
+    (config.Settings, keywords.TokenizerKeywords, ("input", "vocab_size", "vocab_sizes", "skip_merge")),
 ]
 
 
@@ -97,19 +97,18 @@ def test_help_has_defaults_and_meanings() -> None:
 
 
 def test_the_settings_accept_values_of_these_types(tmp_path: Path) -> None:
-    given: keywords.TokenizerKeywords = {
+    given: keywords.TrainKeywords = {
         "sources": {"paths": tmp_path, "max_bytes": "1mb"},
         "exclude": [tmp_path, "*.bak"],
         "chunk_size": 1000,
         "memory_limit": "1gb",
         "scratch_dir": str(tmp_path),
-        "special_tokens": "<s>",
         "vocab_sizes": 300,
         "engine": {"task_memory": "1gb"},
         "output": {"formats": "tiktoken"},
         "monitor": {"interval": 1},
     }
-    settings = config.make_settings(config.Settings, given)
+    settings = config.make_settings(config.Settings, {**given, "special_tokens": "<s>"})
     assert (settings.special_tokens, settings.vocab_sizes, settings.chunk_size) == (("<s>",), (300,), 1000)
 
 
