@@ -120,6 +120,14 @@ def test_no_special_tokens_may_be_none() -> None:
         (lambda t: t.decode({1: 2}), r"ids to decode must be a sequence of integers, not dict"),
         (lambda t: t.decode_batch([1, 2]), r"at index 0 of the batch: .* not int; for a single sequence use decode"),
         (lambda t: t.encode_iterable(b"abc"), r"pieces of a text must be an iterable of str, not bytes"),
+        (lambda t: Tokenizer.train(5, 300), r"the corpus is 5: give a file"),
+        (lambda t: t.with_special_tokens(5), r"special_tokens is 5; it must be a list of strings, or map them to ids"),
+        (lambda t: t.encode("a", allowed_special="<a>"), r"it must be .*, such as \{'<a>'\}"),
+        (lambda t: t.save("mine", "hf", eos=5), r"eos is 5; it must be str"),
+        (
+            lambda t: Tokenizer(t.vocab, t.merges, whole_tokens="yes"),
+            r"whole_tokens is 'yes'; it must be True or False",
+        ),
         (lambda t: t.decode_stream(5), r"a stream of ids must be an iterable of integers, not int"),
         (lambda t: list(t.decode_stream([65, "a"])), r"at index 1 of the stream: 'a' is not a token id"),
         (lambda t: t.stream_decoder().feed(True), r"True is not a token id"),
@@ -136,8 +144,8 @@ def test_no_special_tokens_may_be_none() -> None:
         (lambda t: t.encode("a", add_special_tokens=False), r"encode\(\) has no parameter .*; leave it out: none are"),
         (lambda t: t.encode("a", allow_special=()), r"has no parameter .*; did you mean 'allowed_special'\?"),
         (lambda t: t.encode_batch(["a"], threads=2), r"encode_batch\(\) has no .*; did you mean 'num_threads'\?"),
-        (lambda t: t.encode_batch(["a"], return_tensors="pt"), r"; encode_batch_to_numpy\(texts, padded=True\)"),
-        (lambda t: t.encode_batch_to_numpy(["a"], padding=1), r"; encode_batch_to_numpy\(texts, padded=True\)"),
+        (lambda t: t.encode_batch(["a"], return_tensors="pt"), r"; use encode_batch_to_numpy\(texts, padded=True\)"),
+        (lambda t: t.encode_batch_to_numpy(["a"], padding=1), r"; use encode_batch_to_numpy\(texts, padded=True\)"),
         (lambda t: t.id_to_token("a"), r"an id is an integer, not str; for a token use token_to_id"),
         (lambda t: t.id_to_token(1.5), r"an id is an integer, not float"),
         (lambda t: 5 in t, r"a token is str or bytes, not int; for an id use id_to_token"),
@@ -162,7 +170,7 @@ def test_no_special_tokens_may_be_none() -> None:
         (lambda t: Tokenizer.load(""), r"source is ''; it must be a path"),
         (lambda t: t.save(""), r"path is ''; it must be a path"),
         (lambda t: Tokenizer.load(Tokenizer), r"cannot load a tokenizer from type"),
-        (lambda t: bpeflow.train(None), r"config is None; it must be a path"),
+        (lambda t: bpeflow.train(None), r"config is None; it must be settings, a mapping of them, or a path"),
         (lambda t: bpeflow.load_tokens(5), r"path is 5; it must be a path"),
         (lambda t: bpeflow.load_shards(None), r"path is None; it must be a path"),
     ],
@@ -255,3 +263,30 @@ def test_none_among_documents_is_named(tokenizer: Tokenizer, tmp_path: Path) -> 
     with pytest.raises(errors.BadRecordError, match="document 1 is None; use bad_records: skip"):
         tokenizer.encode_documents(["a", None], tmp_path / "a.bin")  # type: ignore[list-item]
     assert tokenizer.encode_documents(["a", b"a"], tmp_path / "b.bin").documents == 2
+
+
+def test_padding_says_what_it_lacks(tokenizer: Tokenizer) -> None:
+    without = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
+    with pytest.raises(
+        errors.SpecialTokenError, match=r"no special token to pad with: give an id, as bpeflow.Padding\(pad_id=0\)"
+    ):
+        without.encode_batch_to_numpy(["a"], padded=True)
+    with pytest.raises(errors.ConfigError, match=r"need an integer from 1 to 2\*\*31 - 1, or None"):
+        bpeflow.Padding(2**31)
+    with pytest.raises(errors.SpecialTokenError, match=r"'<\|pad\|>' is not .*; there are: '<\|endoftext\|>'"):
+        tokenizer.encode("a", allowed_special={"<|pad|>"})
+
+
+def test_the_files_beside_token_files_are_named(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    tokenizer.encode_documents(["abc"] * 8, tmp_path / "a.bin", shard_tokens=8, index=True)
+    with pytest.raises(errors.FormatError, match=r"a_000000.bin.idx: is the name of an index; give the token file"):
+        bpeflow.load_document_offsets(tmp_path / "a_000000.bin.idx")
+    (tmp_path / "a_000001.bin").unlink()
+    with pytest.raises(errors.TokenFileNotFoundError, match=r"a_000001.bin: shard 2 of 4 is missing: copy it"):
+        bpeflow.load_shards(tmp_path / "a.bin")
+
+
+def test_a_file_of_another_format_is_named(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    tokenizer.save(tmp_path / "a.json")
+    with pytest.raises(errors.ConfigError, match=r"a.json has the ending of the huggingface format, not of gpt2"):
+        tokenizer.save(tmp_path / "a.json", "gpt2")

@@ -219,7 +219,7 @@ def split_off_documents(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], I
     of paths and documents, and `CorpusError` for text in place of a path: here, so that the traceback is short.
     """
     given = values.get("input", ())
-    if given is None or isinstance(given, bytes):
+    if given is None or isinstance(given, bytes | int | float):
         remedy = "give a file, a folder, a glob, a list of these, or documents"
         raise InputTypeError(f"the corpus is {short_repr(given)}: {remedy}")
     check_iterable(given)

@@ -389,6 +389,7 @@ class Tokenizer:
             FormatError: the format cannot represent the tokenizer.
             AlreadyExistsError: there is such a file already, or a folder holds another tokenizer. A folder may hold the
                 same one in several formats. The folder of a training run is only written to by that run.
+            OSError: a file cannot be written.
         """
         from bpeflow.formats import any_format
         from bpeflow.formats.tokenizer_spec import TransformersOptions
@@ -708,7 +709,7 @@ class Tokenizer:
         """
         if _unknown:
             raise unknown_keyword(self.encode_batch_to_numpy, _unknown)
-        padding = bpeflow.Padding.of(padded, self.vocab, lambda: self.eot_token)  # errors before any work
+        padding = bpeflow.Padding.of(padded, self.vocab)  # errors before any work
         ids_dtype = self._dtype if dtype is None else validate_dtype(dtype, self._tokens)
         batch = list_of(texts)
         groups = self._encode_texts(batch, allowed_special, disallowed_special, ids_dtype, num_threads)

@@ -35,10 +35,16 @@ from bpeflow.vocab import MOST_GAPS, Merge, Vocab, as_merges
 #: Ids to decode.
 Ids = Sequence[int] | NDArray[Any]
 
+_AS_MATRIX = (
+    "encode_batch_to_numpy(texts, padded=True), which returns a matrix; bpeflow.Padding sets its length, side and "
+    "truncation"
+)
+
 #: How bpeflow writes what methods and properties of other tokenizers do.
 _OTHER_NAMES = {
     "add_special_tokens": "with_special_tokens([…])",
     "add_tokens": "with_special_tokens([…])",
+    "added_tokens": "special_tokens",
     "all_special_ids": "special_tokens.values()",
     "all_special_tokens": "special_tokens",
     "batch_decode": "decode_batch(…)",
@@ -47,30 +53,31 @@ _OTHER_NAMES = {
     "convert_tokens_to_ids": "token_to_id(token)",
     "decode_single_token_bytes": "id_to_token(id)",
     "encode_as_ids": "encode(text)",
+    "enable_padding": _AS_MATRIX,
+    "enable_truncation": _AS_MATRIX,
+    "encode_plus": "encode(text)",
     "encode_single_token": "token_to_id(token)",
     "eos_token_id": "eot_token",
     "eot_token_id": "eot_token",
     "get_vocab": "vocab, a mapping from id to bytes, or vocab.token_ids",
     "get_vocab_size": "vocab_size",
+    "model_max_length": _AS_MATRIX,
     "n_words": "vocab_size",
+    "pad_token": "special_tokens",
     "pad_token_id": "special_tokens['<|pad|>']",
     "save_model": "save(folder)",
     "save_pretrained": "save(folder, 'huggingface')",
     "special_tokens_set": "special_tokens",
+    "to_file": "save(path)",
     "to_str": "save('tokenizer.json') or to_tokenizers()",
     "token_byte_values": "vocab.values()",
     "tokenize": "explain(text), or [tokenizer.id_to_token(i) for i in tokenizer.encode(text)]",
 }
 
-_AS_MATRIX = (
-    "encode_batch_to_numpy(texts, padded=True) returns a matrix, and bpeflow.Padding sets its length, side and "
-    "truncation"
-)
-
 #: What to write instead of keyword arguments of other tokenizers.
 _OTHER_KEYWORDS = {
     "add_special_tokens": "leave it out: none are added, and allowed_special decides on those in the text",
-    **dict.fromkeys(("max_length", "padding", "return_tensors", "truncation"), _AS_MATRIX),
+    **dict.fromkeys(("max_length", "padding", "return_tensors", "truncation"), f"use {_AS_MATRIX}"),
 }
 
 _BYTES = (bytes, bytearray, memoryview, mmap)

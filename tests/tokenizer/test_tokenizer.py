@@ -211,6 +211,8 @@ def test_a_vocab_with_missing_bytes_is_rejected() -> None:
     [
         ("get_vocab", "; use vocab, a mapping from id to bytes, or vocab.token_ids"),
         ("save_pretrained", "; use save(folder, 'huggingface')"),
+        ("pad_token", "; use special_tokens"),
+        ("to_file", "; use save(path)"),
         ("encode_bach", "; did you mean 'encode_batch'?"),
         ("zzz", ""),
         ("_repr_latex_", ""),
