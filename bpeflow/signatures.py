@@ -17,6 +17,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: The model of each set of keywords.
 _MODELS = {
+    "CorpusKeywords": "bpeflow.config.CorpusSettings",
     "CountKeywords": "bpeflow.config.CountSettings",
     "LearnKeywords": "bpeflow.config.MergeSettings",
     "TrainKeywords": "bpeflow.config.Settings",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -365,7 +365,7 @@ class Tokenizer:
     def save(
         self,
         path: str | Path,
-        format: str | None = None,  # noqa: A002
+        format: Literal["gpt2", "huggingface", "hf", "tiktoken"] | None = None,  # noqa: A002
         *,
         overwrite: bool = False,
         **options: Unpack[TransformersKeywords],

@@ -33,6 +33,7 @@ NESTED: dict[Any, Any] = {
 TYPED = [
     *((model, typed, ()) for model, typed in NESTED.items()),
     (config.CountSettings, keywords.CountKeywords, ("input", "pattern", "special_tokens")),
+    (config.CorpusSettings, keywords.CorpusKeywords, ("input",)),
     (EncodeSettings, keywords.EncodeKeywords, ("input",)),
     (config.MergeSettings, keywords.LearnKeywords, ("vocab_size", "special_tokens", "backend")),
     (config.Settings, keywords.TrainKeywords, ("input", "vocab_size", "special_tokens")),
@@ -70,6 +71,7 @@ def test_keywords_are_those_of_the_settings(model: type[BaseModel], typed: type,
     ("function", "typed"),
     [
         (bpeflow.count, keywords.CountKeywords),
+        (bpeflow.evaluate, keywords.CorpusKeywords),
         (bpeflow.learn_merges, keywords.LearnKeywords),
         (bpeflow.train_bpe, keywords.TrainKeywords),
         (bpeflow.Tokenizer.train, keywords.TokenizerKeywords),
@@ -126,6 +128,7 @@ if TYPE_CHECKING:  # mypy reports both an error that is missing here and one tha
     tokenizer = bpeflow.Tokenizer.load("runs/mine")
     tokenizer.save("mine", "huggingface", eos="<s>", chat_template="chatml")
     tokenizer.save("mine", "huggingface", eso="<s>")  # type: ignore[call-arg]
+    tokenizer.save("mine", "hugging_face")  # type: ignore[arg-type]
     tokenizer.encod("text")  # type: ignore[attr-defined]
     tokenizer("text")  # type: ignore[operator]
     tokenizer.encode_file("a.txt", "a.bin", index=True)
