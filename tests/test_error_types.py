@@ -260,7 +260,7 @@ def test_ways_of_handling_errors_are_checked_at_once(tokenizer: Tokenizer) -> No
 
 
 def test_none_among_documents_is_named(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    with pytest.raises(errors.BadRecordError, match="document 1 is None; use bad_records: skip"):
+    with pytest.raises(errors.BadRecordError, match="document 1: it is None; use bad_records: skip"):
         tokenizer.encode_documents(["a", None], tmp_path / "a.bin")  # type: ignore[list-item]
     assert tokenizer.encode_documents(["a", b"a"], tmp_path / "b.bin").documents == 2
 

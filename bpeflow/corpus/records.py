@@ -280,7 +280,7 @@ def iterable_texts(documents: Iterable[Any], rules: TextRules) -> Iterator[Recor
         if isinstance(document, str | bytes):
             yield encode_document(document, where, rules.invalid_utf8)
         elif document is None:
-            yield BadRecordError(f"{where} is None; {SKIP_REMEDY}")
+            yield BadRecordError(f"{where}: it is None; {SKIP_REMEDY}")
         elif isinstance(document, Mapping):
             yield text_of_record(document, where, rules.sources[0], rules.invalid_utf8)
         else:
