@@ -172,7 +172,7 @@ class TaskLostError(EngineError):
 
 
 class BackendsDifferError(BpeflowError, RuntimeError):
-    """Backends that learned different merges from the same counts: a bug, which `compare` looks for."""
+    """Backends that learned different merges from the same counts: a bug, which `bpeflow compare` looks for."""
 
 
 class MissingLibraryError(BpeflowError, ImportError):

@@ -17,6 +17,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: The model of each set of keywords.
 _MODELS = {
+    "CorpusKeywords": "bpeflow.config.CorpusSettings",
     "CountKeywords": "bpeflow.config.CountSettings",
     "LearnKeywords": "bpeflow.config.MergeSettings",
     "TrainKeywords": "bpeflow.config.Settings",
@@ -66,7 +67,8 @@ class _Parameters:
 
         known = {setting.key: setting for setting in all_settings(self._model)}
         for name in self._types:
-            text = known[name].help if name in known else "a section of settings, as a mapping; see docs/settings.md"
+            inner = [key.partition(".")[2] for key in known if key.startswith(f"{name}.")]
+            text = known[name].help if name in known else f"a mapping, with any of {', '.join(inner)}"
             yield textwrap.fill(f"{name}: {text}", 112, initial_indent=4 * " ", subsequent_indent=8 * " ")
 
     @cached_property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -120,15 +120,32 @@ def test_no_special_tokens_may_be_none() -> None:
         (lambda t: t.decode({1: 2}), r"ids to decode must be a sequence of integers, not dict"),
         (lambda t: t.decode_batch([1, 2]), r"at index 0 of the batch: .* not int; for a single sequence use decode"),
         (lambda t: t.encode_iterable(b"abc"), r"pieces of a text must be an iterable of str, not bytes"),
-        (lambda t: t.encode_batch({"a": "b"}), r"a batch must be a list, not dict"),
-        (lambda t: t.encode_batch_to_numpy({"a"}), r"a batch must be a list, not set"),
+        (lambda t: Tokenizer.train(5, 300), r"the corpus is 5: give a file"),
+        (lambda t: t.with_special_tokens(5), r"special_tokens is 5; it must be a list of strings, or map them to ids"),
+        (lambda t: t.encode("a", allowed_special="<a>"), r"it must be .*, such as \{'<a>'\}"),
+        (lambda t: t.save("mine", "hf", eos=5), r"eos is 5; it must be str"),
+        (
+            lambda t: Tokenizer(t.vocab, t.merges, whole_tokens="yes"),
+            r"whole_tokens is 'yes'; it must be True or False",
+        ),
+        (lambda t: t.decode_stream(5), r"a stream of ids must be an iterable of integers, not int"),
+        (lambda t: list(t.decode_stream([65, "a"])), r"at index 1 of the stream: 'a' is not a token id"),
+        (lambda t: t.stream_decoder().feed(True), r"True is not a token id"),
+        (lambda t: Tokenizer.train(["corpus.txt", b"abc"], 280), r"a list of paths and documents \('corpus.txt' and"),
+        (lambda t: bpeflow.count([{"text": "abc"}, Path("a.txt")]), r"a list of paths and documents \("),
+        (lambda t: t.encode(b"abc"), r"not bytes; decode it, or use encode_to_numpy, which takes bytes in UTF-8"),
+        (lambda t: t.encode_batch([["a"]]), r"at index 0 .* not list; encode_batch takes a list of str"),
+        (lambda t: t.decode_batch("ab"), r"not str; encode and decode take a single one"),
+        (lambda t: t.encode_batch(np.array("abc")), r"a batch must be a list, .* not ndarray"),
+        (lambda t: t.encode_batch({"a": "b"}), r"a batch must be a list, or iterable in order, not dict"),
+        (lambda t: t.encode_batch_to_numpy({"a"}), r"a batch must be a list, or iterable in order, not set"),
         (lambda t: t.encode_iterable(5), r"pieces of a text must be an iterable of str, not int"),
         (lambda t: t.encode_iterable("a"), r"must be an iterable of str, not str; for a single text use encode"),
         (lambda t: t.encode("a", add_special_tokens=False), r"encode\(\) has no parameter .*; leave it out: none are"),
         (lambda t: t.encode("a", allow_special=()), r"has no parameter .*; did you mean 'allowed_special'\?"),
         (lambda t: t.encode_batch(["a"], threads=2), r"encode_batch\(\) has no .*; did you mean 'num_threads'\?"),
-        (lambda t: t.encode_batch(["a"], return_tensors="pt"), r"; encode_batch_to_numpy\(texts, padded=True\)"),
-        (lambda t: t.encode_batch_to_numpy(["a"], padding=1), r"; encode_batch_to_numpy\(texts, padded=True\)"),
+        (lambda t: t.encode_batch(["a"], return_tensors="pt"), r"; use encode_batch_to_numpy\(texts, padded=True\)"),
+        (lambda t: t.encode_batch_to_numpy(["a"], padding=1), r"; use encode_batch_to_numpy\(texts, padded=True\)"),
         (lambda t: t.id_to_token("a"), r"an id is an integer, not str; for a token use token_to_id"),
         (lambda t: t.id_to_token(1.5), r"an id is an integer, not float"),
         (lambda t: 5 in t, r"a token is str or bytes, not int; for an id use id_to_token"),
@@ -145,7 +162,7 @@ def test_no_special_tokens_may_be_none() -> None:
         (lambda t: t.vocab.extend([(b"a", "b")]), r"merge 0 is \(b'a', 'b'\); it must be a pair of bytes"),
         (lambda t: bpeflow.Vocab.build([], [5]), r"special token 5 is int, not str"),
         (lambda t: t.encode_iterable({"a": 1}), r"pieces of a text must be an iterable of str, not dict"),
-        (lambda t: t.decode_batch({0: [97]}), r"a batch must be a list, not dict"),
+        (lambda t: t.decode_batch({0: [97]}), r"a batch must be a list, or iterable in order, not dict"),
         (lambda t: t.count_tokens(Path(__file__)), r"not PosixPath; to encode a file use encode_file"),
         (lambda t: t.encode_documents(None, "a.bin"), r"documents is a single NoneType; pass a list"),
         (lambda t: bpeflow.evaluate(t, b"a.txt"), r"the corpus is b'a.txt': give a file"),
@@ -153,7 +170,7 @@ def test_no_special_tokens_may_be_none() -> None:
         (lambda t: Tokenizer.load(""), r"source is ''; it must be a path"),
         (lambda t: t.save(""), r"path is ''; it must be a path"),
         (lambda t: Tokenizer.load(Tokenizer), r"cannot load a tokenizer from type"),
-        (lambda t: bpeflow.train(None), r"config is None; it must be a path"),
+        (lambda t: bpeflow.train(None), r"config is None; it must be settings, a mapping of them, or a path"),
         (lambda t: bpeflow.load_tokens(5), r"path is 5; it must be a path"),
         (lambda t: bpeflow.load_shards(None), r"path is None; it must be a path"),
     ],
@@ -213,3 +230,63 @@ def test_a_tokenizer_in_the_way_is_named(tokenizer: Tokenizer, tmp_path: Path) -
     tokenizer.save(tmp_path / "tokenizer.json")
     with pytest.raises(AlreadyExistsError, match=r"tokenizer.json"):
         tokenizer.save(tmp_path / "tokenizer.json")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"skip_merge": True}, "skip_merge leaves no vocabulary for a tokenizer; use bpeflow.train"),
+        ({"output": {"formats": ["tiktoken"]}}, "output: nothing is written without out_dir"),
+        ({"output": {"report": True}}, "output: nothing is written without out_dir"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_before_anything_is_read(settings: dict[str, Any], message: str) -> None:
+    def documents() -> Iterator[str]:
+        pytest.fail("read")
+        yield ""
+
+    with pytest.raises(errors.ConfigError, match=message):
+        Tokenizer.train(documents(), 300, **settings)
+
+
+def test_ways_of_handling_errors_are_checked_at_once(tokenizer: Tokenizer) -> None:
+    for call in (tokenizer.decode, tokenizer.decode_stream):
+        with pytest.raises(
+            errors.ConfigError, match=r"errors is 'nonsense'; it must be a name that bytes.decode takes"
+        ):
+            call([65], "nonsense")
+    with pytest.raises(errors.UnknownTokenError, match=r"^at index 1 of the stream: unknown id 99999: the vocabulary"):
+        list(tokenizer.decode_stream([65, 99999]))
+
+
+def test_none_among_documents_is_named(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    with pytest.raises(errors.BadRecordError, match="document 1: it is None; use bad_records: skip"):
+        tokenizer.encode_documents(["a", None], tmp_path / "a.bin")  # type: ignore[list-item]
+    assert tokenizer.encode_documents(["a", b"a"], tmp_path / "b.bin").documents == 2
+
+
+def test_padding_says_what_it_lacks(tokenizer: Tokenizer) -> None:
+    without = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
+    with pytest.raises(
+        errors.SpecialTokenError, match=r"no special token to pad with: give an id, as bpeflow.Padding\(pad_id=0\)"
+    ):
+        without.encode_batch_to_numpy(["a"], padded=True)
+    with pytest.raises(errors.ConfigError, match=r"need an integer from 1 to 2\*\*31 - 1, or None"):
+        bpeflow.Padding(2**31)
+    with pytest.raises(errors.SpecialTokenError, match=r"'<\|pad\|>' is not .*; there are: '<\|endoftext\|>'"):
+        tokenizer.encode("a", allowed_special={"<|pad|>"})
+
+
+def test_the_files_beside_token_files_are_named(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    tokenizer.encode_documents(["abc"] * 8, tmp_path / "a.bin", shard_tokens=8, index=True)
+    with pytest.raises(errors.FormatError, match=r"a_000000.bin.idx: is the name of an index; give the token file"):
+        bpeflow.load_document_offsets(tmp_path / "a_000000.bin.idx")
+    (tmp_path / "a_000001.bin").unlink()
+    with pytest.raises(errors.TokenFileNotFoundError, match=r"a_000001.bin: shard 2 of 4 is missing: copy it"):
+        bpeflow.load_shards(tmp_path / "a.bin")
+
+
+def test_a_file_of_another_format_is_named(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    tokenizer.save(tmp_path / "a.json")
+    with pytest.raises(errors.ConfigError, match=r"a.json has the ending of the huggingface format, not of gpt2"):
+        tokenizer.save(tmp_path / "a.json", "gpt2")

@@ -87,7 +87,8 @@ def api() -> str:
             for member_name, member in _members(value):
                 parts += _entry(f"{name}.{member_name}", member, "###")
     parts.append(
-        "\n## Exceptions\n\nEach is also of the built-in kind that a caller expects.\n\n"
+        "\n## Exceptions\n\nEach is also of the built-in kind that a caller expects. Those that are an "
+        "`OSError` have neither `errno` nor `filename`: the message names the file.\n\n"
         "| exception | a kind of | meaning |\n|---|---|---|\n"
     )
     for name in sorted(errors.__all__):

@@ -126,12 +126,11 @@ class LearnKeywords(TypedDict, total=False):
     max_search: Literal["heap", "scan"]
 
 
-class TrainKeywords(CountKeywords, LearnKeywords, total=False):
-    """Further settings of `bpeflow.train_bpe`."""
+class RunKeywords(CountKeywords, LearnKeywords, total=False):
+    """Further settings of any training of one vocabulary."""
 
     pattern: str | Sequence[str]
     backend: str
-    vocab_sizes: int | Sequence[int]
     init_from: str | Path | HasSpec | Vocab | None
     superwords: bool
     superword_pattern: str | Sequence[str]
@@ -140,7 +139,6 @@ class TrainKeywords(CountKeywords, LearnKeywords, total=False):
     colon_rule: bool
     special_tokens_first: bool
     out_dir: str | Path | None
-    skip_merge: bool
     resume: bool
     restart: bool
     overwrite: bool
@@ -149,7 +147,14 @@ class TrainKeywords(CountKeywords, LearnKeywords, total=False):
     engine: EngineKeywords
 
 
-class TokenizerKeywords(TrainKeywords, total=False):
+class TrainKeywords(RunKeywords, total=False):
+    """Further settings of `bpeflow.train_bpe`."""
+
+    vocab_sizes: int | Sequence[int]
+    skip_merge: bool
+
+
+class TokenizerKeywords(RunKeywords, total=False):
     """Further settings of `bpeflow.Tokenizer.train`."""
 
     special_tokens: str | Sequence[str]

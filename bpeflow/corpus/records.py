@@ -279,7 +279,9 @@ def iterable_texts(documents: Iterable[Any], rules: TextRules) -> Iterator[Recor
         where = f"document {number}"
         if isinstance(document, str | bytes):
             yield encode_document(document, where, rules.invalid_utf8)
-        elif document is None or isinstance(document, Mapping):
+        elif document is None:
+            yield BadRecordError(f"{where}: it is None; {SKIP_REMEDY}")
+        elif isinstance(document, Mapping):
             yield text_of_record(document, where, rules.sources[0], rules.invalid_utf8)
         else:
             remedy = "; pass paths as a list" if isinstance(document, PathLike) else ""

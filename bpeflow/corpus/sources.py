@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -214,11 +215,11 @@ def check_unchanged(entries: Iterable[CorpusEntry], remedy: str, may_grow: bool 
 def split_off_documents(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], Iterable[Any] | None]:
     """Split settings from the iterable of documents that their `input` may be.
 
-    Returns the settings, and the iterable or None. Raises `InputTypeError` as `check_iterable` does, and `CorpusError`
-    for text in place of a path: here, so that the traceback is short.
+    Returns the settings, and the iterable or None. Raises `InputTypeError` as `check_iterable` does and for a mixture
+    of paths and documents, and `CorpusError` for text in place of a path: here, so that the traceback is short.
     """
     given = values.get("input", ())
-    if given is None or isinstance(given, bytes):
+    if given is None or isinstance(given, bytes | int | float):
         remedy = "give a file, a folder, a glob, a list of these, or documents"
         raise InputTypeError(f"the corpus is {short_repr(given)}: {remedy}")
     check_iterable(given)
@@ -249,5 +250,11 @@ def _is_documents(value: object, text_field: object) -> bool:
     # Lists and tuples hold paths and sources, unless they contain bytes, or mappings with the text in a field.
     if isinstance(value, list | tuple):
         field = str(text_field).partition(".")[0]
-        return any(isinstance(entry, bytes) or (isinstance(entry, Mapping) and field in entry) for entry in value)
+        are_texts = [isinstance(entry, bytes) or (isinstance(entry, Mapping) and field in entry) for entry in value]
+        if any(are_texts) and (path := next((entry for entry in value if isinstance(entry, str | PathLike)), None)):
+            raise InputTypeError(
+                f"a {type(value).__name__} of paths and documents ({short_repr(path)} and others): pass paths alone, "
+                "or documents as iter(documents), where each str is a text"
+            )
+        return any(are_texts)
     return isinstance(value, Iterable) and not isinstance(value, str | bytes | bytearray | Mapping | set | frozenset)

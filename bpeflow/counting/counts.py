@@ -306,6 +306,7 @@ class PretokenCounts(Mapping[bytes, int]):
 
         Raises:
             FormatError: the file has another ending, or is not in the format of its ending.
+            OSError: the file does not exist or cannot be read.
         """
         return cls.load(path) if _ending(path) == ".npz" else cls.from_items(read_tsv(Path(path)).items())
 

@@ -32,6 +32,7 @@ from bpeflow.dataset.evaluation_report import CorpusText, Evaluation, Evaluation
 from bpeflow.errors import ConfigError, CorpusError, InputTypeError
 from bpeflow.look.usage import count_settings, token_occurrences
 from bpeflow.progress import Observer, observer_for
+from bpeflow.signatures import takes_settings
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ _BEGINNING = 16_000_000
 _MUCH = 0.01
 
 
+@takes_settings
 def evaluate(
     tokenizers: AnyTokenizer | Sequence[AnyTokenizer] | Mapping[str, AnyTokenizer],
     inputs: str | Path | Mapping[str, Any] | Sequence[str | Path | Mapping[str, Any]] | Iterable[str | bytes],

@@ -124,7 +124,7 @@ class Evaluation(Printable):
 
 @dataclass(frozen=True)
 class EvaluationReport(Printable):
-    """The results of `bpeflow.evaluate`; iterate over it for the evaluations.
+    """The results of `bpeflow.evaluate`: ``report[0]`` is the first evaluation, and a loop goes over all.
 
     Attributes:
         tokenizers: the tokenizers by name.
@@ -135,13 +135,19 @@ class EvaluationReport(Printable):
     >>> import bpeflow
     >>> plain = bpeflow.Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
     >>> report = bpeflow.evaluate({"plain": plain}, iter(["low lower"]))
-    >>> [(row.tokenizer, row.tokens) for row in report], report.baseline
-    ([('plain', 9)], None)
+    >>> [(row.tokenizer, row.tokens) for row in report], len(report), report[0].used_tokens, report.baseline
+    ([('plain', 9)], 1, 6, None)
     """
 
     tokenizers: Mapping[str, Tokenizer]
     baseline: str | None
     evaluations: Sequence[Evaluation]
+
+    def __len__(self) -> int:
+        return len(self.evaluations)
+
+    def __getitem__(self, index: int) -> Evaluation:
+        return self.evaluations[index]
 
     def __iter__(self) -> Iterator[Evaluation]:
         return iter(self.evaluations)

@@ -264,7 +264,13 @@ def open_token_files(path: str | Path) -> list[TokenFile]:
     first = part_path(path, 0)
     if path.exists() or not first.exists():
         return [open_token_file(path)]
-    return [open_token_file(part_path(path, number)) for number in range(read_sidecar(first).parts)]
+    shards = [part_path(path, number) for number in range(read_sidecar(first).parts)]
+    for number, shard in enumerate(shards, 1):
+        if not shard.exists():
+            raise TokenFileNotFoundError(
+                f"{shard}: shard {number} of {len(shards)} is missing: copy it, too, or encode again"
+            )
+    return [open_token_file(shard) for shard in shards]
 
 
 def open_token_file(path: str | Path) -> TokenFile:
@@ -272,6 +278,8 @@ def open_token_file(path: str | Path) -> TokenFile:
     path = as_path(path, "path")
     if path.is_dir():
         raise FormatError(f"{path}: is a folder, not a token file")
+    if path.suffix == ".idx":
+        raise FormatError(f"{path}: is the name of an index; give the token file that it belongs to")
     if not path.exists() and part_path(path, 0).exists():
         raise FormatError(f"{path}: is divided into shards; load {part_path(path, 0).name} …, or all with load_shards")
     if not path.exists():

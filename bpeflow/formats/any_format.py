@@ -188,6 +188,8 @@ def save(
     format_, file, is_file = _target(path, name)
     if any((file.parent / mark).exists() for mark in RUN_MARKS):
         raise AlreadyExistsError(f"{file.parent} is the folder of a training run: write to another folder")
+    if not is_file and (others := _formats_named(path)):
+        raise ConfigError(f"{path} has the ending of the {others[0].name} format, not of {format_.name}: name a folder")
     if not is_file and path.exists() and not path.is_dir():
         endings = ", ".join(known.suffix for known in FORMATS if known.suffix)
         raise AlreadyExistsError(f"{path} is a file: name a folder, or a file that ends in one of {endings}")
@@ -196,8 +198,6 @@ def save(
         raise ConfigError(
             f"{path}: no format has files of this ending: name a folder, or a file that ends in {endings}"
         )
-    if not is_file and (others := _formats_named(path)):
-        raise ConfigError(f"{path} has the ending of the {others[0].name} format, not of {format_.name}: name a folder")
     if options != NO_OPTIONS and (is_file or not format_.beside):
         given = ", ".join(key for key, value in vars(options).items() if value != getattr(NO_OPTIONS, key))
         raise ConfigError(

@@ -77,6 +77,8 @@ class TokenizerSpec:
         pattern = vocab.pattern or "gpt2" if pattern is None else simplest_pattern(pattern)
         if unmatched is None:
             unmatched = vocab.unmatched if pattern == vocab.pattern else None
+        if not isinstance(whole_tokens, bool):
+            raise InputTypeError(f"whole_tokens is {short_repr(whole_tokens)}; it must be True or False")
         names = load_normalizer(vocab.normalizer if normalizer is None else normalizer).names
         return cls(vocab, pattern, whole_tokens, unmatched or "isolate", names)
 
@@ -159,10 +161,14 @@ class TransformersOptions:
 
     @classmethod
     def given(cls, options: Mapping[str, Any]) -> TransformersOptions:
-        """Return the options given as keywords. Raises `InputTypeError` for an unknown one."""
+        """Return the options given as keywords. Raises `InputTypeError` for an unknown one, or one of a wrong type."""
         known = [field.name for field in fields(cls)]
         if unknown := [name for name in options if name not in known]:
             raise InputTypeError(unknown_name("option", unknown[0], known))
+        for name, value in options.items():
+            kind = {"add_bos": bool, "max_length": int}.get(name, str)
+            if value is not None and not isinstance(value, kind):
+                raise InputTypeError(f"{name} is {short_repr(value)}; it must be {kind.__name__}")
         return cls(**options)
 
 
@@ -185,7 +191,7 @@ def add_special_tokens(vocab: Vocab, special_tokens: str | Mapping[str, int | No
     if isinstance(special_tokens, str):
         special_tokens = (special_tokens,)
     if isinstance(special_tokens, bytes) or not isinstance(special_tokens, Iterable):
-        raise InputTypeError(f"special_tokens is {special_tokens!r}; it must be a list of strings, or of text: id")
+        raise InputTypeError(f"special_tokens is {special_tokens!r}; it must be a list of strings, or map them to ids")
     listed = (
         special_tokens.items() if isinstance(special_tokens, Mapping) else [(text, None) for text in special_tokens]
     )

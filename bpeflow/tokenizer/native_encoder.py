@@ -38,6 +38,7 @@ from bpeflow.tokenizer.encoder import (
     text_error,
     unknown_token_error,
 )
+from bpeflow.tokenizer.parallel import encode_text
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 from bpeflow.tokenizer.validate import to_utf8
 
@@ -111,7 +112,7 @@ class NativeEncoder:
 
     def encode(self, text: bytes, specials: SpecialTokens) -> list[int]:
         if len(text) > SHORT_TEXT or not (self._takes_any_text or self._is_taken(text)):
-            ids: list[int] = self.encode_to_array(text, specials, _UINT32).tolist()
+            ids: list[int] = encode_text(self, text, specials, self._pretokenizer, _UINT32, 1).tolist()  # in parts
             return ids
         session = self._take_session()
         try:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow._util.delimiters import PADDING
+from bpeflow._util.delimiters import PADDING, end_of_document
 from bpeflow._util.text import short_repr
-from bpeflow.errors import ConfigError, InputTypeError
+from bpeflow.errors import ConfigError, InputTypeError, SpecialTokenError
 from bpeflow.tokenizer.validate import is_integer
 from bpeflow.vocab import Vocab
 
@@ -47,7 +46,9 @@ class Padding:
 
     def __post_init__(self) -> None:
         if self.length is not None and not (is_integer(self.length) and 0 < self.length < 1 << 31):
-            raise ConfigError(f"padding length is {short_repr(self.length)}; need an integer of at least 1, or None")
+            raise ConfigError(
+                f"padding length is {short_repr(self.length)}; need an integer from 1 to 2**31 - 1, or None"
+            )
         sides = get_args(Side)
         if self.side not in sides:
             raise ConfigError(f"padding side is {short_repr(self.side)}; need {' or '.join(sides)}")
@@ -55,8 +56,8 @@ class Padding:
             raise ConfigError(f"truncation is {short_repr(self.truncation)}; need {' or '.join(sides)}, or None")
 
     @classmethod
-    def of(cls, padded: Padding | int | None, vocab: Vocab, end_token: Callable[[], int]) -> Padding | None:
-        """Return the padding that an argument asks for. The end token is the last choice for its id.
+    def of(cls, padded: Padding | int | None, vocab: Vocab) -> Padding | None:
+        """Return the padding that an argument asks for. The token that ends a document is the last choice for its id.
 
         Raises:
             ConfigError: the argument is invalid, or the id is not one of the vocabulary.
@@ -72,8 +73,13 @@ class Padding:
         padding = padded if isinstance(padded, Padding) else cls(padded)
         if padding.pad_id is None:
             specials = vocab.special_tokens
-            name = next((name for name in PADDING if name in specials), None)
-            return replace(padding, pad_id=end_token() if name is None else specials[name])
+            name = next((name for name in PADDING if name in specials), end_of_document(specials))
+            if name is None:
+                raise SpecialTokenError(
+                    "no special token to pad with: give an id, as bpeflow.Padding(pad_id=0), or add a token with "
+                    "with_special_tokens(['<|pad|>'])"
+                )
+            return replace(padding, pad_id=specials[name])
         if not is_integer(padding.pad_id) or not 0 <= padding.pad_id < len(vocab):
             raise ConfigError(f"pad_id is {short_repr(padding.pad_id)}; need an id from 0 to {len(vocab) - 1}")
         return padding

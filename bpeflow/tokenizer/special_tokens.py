@@ -20,6 +20,10 @@ SpecialChoice = Literal["all"] | Collection[str]
 _MAX_CACHED_SETS = 32
 
 
+#: The most special tokens that an error message lists.
+_SHOWN = 8
+
+
 @dataclass(frozen=True, eq=False)
 class SpecialTokens:
     """A set of special tokens to find in UTF-8 text.
@@ -128,10 +132,16 @@ class SpecialTokenControl:
 
     def _check_names(self, choice: SpecialChoice, parameter: str) -> frozenset[str]:
         if isinstance(choice, (str, bytes)) or not isinstance(choice, Collection):
-            raise InputTypeError(f'{parameter} is {choice!r}; it must be "all" or a collection of special tokens')
+            example = f", such as {{{choice!r}}}" if isinstance(choice, str) else ""
+            raise InputTypeError(
+                f'{parameter} is {choice!r}; it must be "all" or a collection of special tokens{example}'
+            )
         names = frozenset(choice)
         for name in names - self._ids.keys():
-            hint = suggestion(str(name), self._ids)
+            hint = (
+                suggestion(str(name), self._ids)
+                or f"; there are: {', '.join(map(repr, [*self._ids][:_SHOWN])) or 'none'}"
+            )
             raise SpecialTokenError(f"{parameter}: {name!r} is not a special token of this tokenizer{hint}")
         return names
 

@@ -10,11 +10,12 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from bpeflow.errors import InputTypeError, PatternTimeoutError, UnmatchedTextError
+from bpeflow._util.text import short_repr
+from bpeflow.errors import InputTypeError, PatternTimeoutError, UnknownTokenError, UnmatchedTextError
 from bpeflow.pretokenize.cutter import load_cutter
 from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.tokenizer.special_tokens import SpecialTokens, check_disallowed
-from bpeflow.tokenizer.validate import to_utf8
+from bpeflow.tokenizer.validate import check_error_handler, to_utf8
 
 #: Characters that are gathered and encoded at a time. More: fewer calls. Fewer: less memory. A stream may use 1 MB for
 #: the text, its UTF-8 form, the ids and the cache.
@@ -105,7 +106,11 @@ class StreamDecoder:
         Args:
             decode_bytes: a function that returns the bytes of ids, such as `Tokenizer.decode_bytes`.
             errors: what to do with bytes that are not UTF-8, as for `bytes.decode`.
+
+        Raises:
+            ConfigError: there is no such way of handling errors.
         """
+        check_error_handler(errors)
         self._decode_bytes = decode_bytes
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors)
 
@@ -120,6 +125,8 @@ class StreamDecoder:
             UnknownTokenError: an id is not in the vocabulary.
             InputTypeError: an id is not an integer.
         """
+        if isinstance(ids, bool | str):
+            raise InputTypeError(f"{short_repr(ids)} is not a token id (an integer)")
         one = hasattr(ids, "__index__") and not getattr(ids, "ndim", 0)
         return self._decoder.decode(self._decode_bytes([ids] if one else ids))  # type: ignore[arg-type,list-item]
 
@@ -135,12 +142,25 @@ class StreamDecoder:
     def decode(self, stream: Iterable[int]) -> Iterator[str]:
         """Yield the text of a stream of ids as soon as it is complete, without empty strings.
 
+        Raises:
+            InputTypeError: `stream` is not iterable, or, when it is reached, an id is not an integer.
+            UnknownTokenError: an id that is reached is not in the vocabulary. The message has its index.
+
         >>> from bpeflow import StreamDecoder
         >>> list(StreamDecoder(bytes).decode([0x35, 0xE2, 0x82, 0xAC]))
         ['5', '€']
         """
-        for token_id in stream:
-            text = self.feed(token_id)
+        if isinstance(stream, str) or not isinstance(stream, Iterable):
+            raise InputTypeError(f"a stream of ids must be an iterable of integers, not {type(stream).__name__}")
+        return self._texts(stream)
+
+    def _texts(self, stream: Iterable[int]) -> Iterator[str]:
+        for index, token_id in enumerate(stream):
+            try:
+                text = self.feed(token_id)
+            except (InputTypeError, UnknownTokenError) as error:
+                reason = str(error).replace(" at index 0", "", 1)
+                raise type(error)(f"at index {index} of the stream: {reason}") from None
             if text:
                 yield text
         rest = self.flush()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -45,6 +45,7 @@ from bpeflow.tokenizer.validate import (
     NO_BATCH,
     Ids,
     as_utf8,
+    check_error_handler,
     documents_of,
     for_each,
     hint_for,
@@ -75,7 +76,8 @@ ENCODERS = ("native", "python")
 class Tokenizer:
     """Encodes text to ids with a vocabulary and its merges, and decodes ids. Immutable, thread-safe and picklable.
 
-    `train`, `load` and `from_files` make a tokenizer, as does the constructor from a vocabulary and merges.
+    `train`, `load` and `from_files` make a tokenizer, as does the constructor from a vocabulary and merges. The class
+    is not for subclassing: of these, only the constructor calls `__init__`.
 
     Special tokens in a text are encoded as their ids, as Stanford CS336 asks. The arguments `allowed_special` and
     `disallowed_special` of `encode` change that; they mean the same as in tiktoken. For untrusted text pass
@@ -174,14 +176,16 @@ class Tokenizer:
             vocab_size: number of entries in the vocabulary: 256 bytes, special tokens and merges.
             progress: show progress on standard error, or in the notebook.
             observer: progress callbacks, instead.
-            settings: any other settings of `bpeflow.config.Settings`. With `out_dir` the run is written to that folder,
-                and `load` reads it from there.
+            settings: any other settings of `bpeflow.config.Settings`, except `vocab_sizes` and `skip_merge`. With
+                `out_dir` the run is written to that folder, and `load` reads it from there.
 
         Raises:
             ConfigError: a setting is unknown, missing or invalid.
             CorpusError: an input is missing, unreadable, or not UTF-8.
             BpeflowError: other failures, as for `bpeflow.train`.
         """
+        if settings.get("skip_merge"):
+            raise ConfigError("skip_merge leaves no vocabulary for a tokenizer; use bpeflow.train or bpeflow.count")
         trained = bpeflow.train({**settings, "input": corpus, "vocab_size": vocab_size}, observer, progress=progress)
         return cls.from_spec(trained.tokenizer.to_spec())
 
@@ -361,7 +365,7 @@ class Tokenizer:
     def save(
         self,
         path: str | Path,
-        format: str | None = None,  # noqa: A002
+        format: Literal["gpt2", "huggingface", "hf", "tiktoken"] | None = None,  # noqa: A002
         *,
         overwrite: bool = False,
         **options: Unpack[TransformersKeywords],
@@ -385,6 +389,7 @@ class Tokenizer:
             FormatError: the format cannot represent the tokenizer.
             AlreadyExistsError: there is such a file already, or a folder holds another tokenizer. A folder may hold the
                 same one in several formats. The folder of a training run is only written to by that run.
+            OSError: a file cannot be written.
         """
         from bpeflow.formats import any_format
         from bpeflow.formats.tokenizer_spec import TransformersOptions
@@ -553,15 +558,18 @@ class Tokenizer:
     def _hash(self) -> str:
         return tokenizer_hash(self._spec)
 
-    def __call__(self, *_: object, **__: object) -> NoReturn:
-        """Raise `TypeError` with the names of the methods."""
-        raise TypeError(
-            "a Tokenizer is not called: encode(text) returns ids, encode_batch_to_numpy(texts, padded=True) a matrix, "
-            "and to_transformers() a tokenizer that is called"
-        )
+    if not TYPE_CHECKING:  # which would take misspelt methods and calls for correct
 
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"'Tokenizer' object has no attribute {name!r}{hint_for(name, dir(type(self)))}")
+        def __call__(self, *_: object, **__: object) -> NoReturn:
+            """Raise `TypeError` with the names of the methods."""
+            raise TypeError(
+                "a Tokenizer is not called: encode(text) returns ids, encode_batch_to_numpy(texts, padded=True) a "
+                "matrix, and to_transformers() a tokenizer that is called"
+            )
+
+        def __getattr__(self, name: str) -> Any:
+            kind = type(self)
+            raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}{hint_for(name, dir(kind))}")
 
     def __repr__(self) -> str:
         specials = f", {len(self.special_tokens)} special" if self.special_tokens else ""
@@ -607,7 +615,7 @@ class Tokenizer:
 
     def encode_to_numpy(
         self,
-        text: str | Utf8,
+        text: str | Utf8 | NDArray[np.uint8],
         *,
         allowed_special: SpecialChoice = "all",
         disallowed_special: SpecialChoice = (),
@@ -617,7 +625,7 @@ class Tokenizer:
         """Return the ids of a text as an array. Large texts are encoded in several threads.
 
         Args:
-            text: a `str`, or UTF-8 bytes such as a memory-mapped file.
+            text: a `str`, or UTF-8 bytes: `bytes`, an array of uint8, or a memory-mapped file.
             allowed_special: as for `encode`.
             disallowed_special: as for `encode`.
             dtype: uint16 or uint32; by default `dtype` of the tokenizer.
@@ -701,7 +709,7 @@ class Tokenizer:
         """
         if _unknown:
             raise unknown_keyword(self.encode_batch_to_numpy, _unknown)
-        padding = bpeflow.Padding.of(padded, self.vocab, lambda: self.eot_token)  # errors before any work
+        padding = bpeflow.Padding.of(padded, self.vocab)  # errors before any work
         ids_dtype = self._dtype if dtype is None else validate_dtype(dtype, self._tokens)
         batch = list_of(texts)
         groups = self._encode_texts(batch, allowed_special, disallowed_special, ids_dtype, num_threads)
@@ -792,7 +800,11 @@ class Tokenizer:
         )
 
     def count_tokens(
-        self, text: str | Utf8, *, allowed_special: SpecialChoice = "all", disallowed_special: SpecialChoice = ()
+        self,
+        text: str | Utf8 | NDArray[np.uint8],
+        *,
+        allowed_special: SpecialChoice = "all",
+        disallowed_special: SpecialChoice = (),
     ) -> int:
         """Return the number of ids of a text: a `str`, or UTF-8 bytes, in the memory of a part of it.
 
@@ -908,7 +920,7 @@ class Tokenizer:
         """Return the text of ids.
 
         Args:
-            ids: a sequence or a one-dimensional array of integers.
+            ids: a sequence, an iterator or a one-dimensional array of integers.
             errors: how to handle bytes that are not UTF-8, as for `bytes.decode`.
             skip_special_tokens: leave special tokens out. A special token that shares its id with ordinary text, which
                 is possible in HuggingFace's mode, is kept.
@@ -916,7 +928,10 @@ class Tokenizer:
         Raises:
             UnknownTokenError: an id is not in the vocabulary. The message has the id and its index.
             InputTypeError: `ids` are not integers.
+            ConfigError: there is no such way of handling errors.
         """
+        if errors != "replace":
+            check_error_handler(errors)
         return self.decode_bytes(ids, skip_special_tokens=skip_special_tokens).decode("utf-8", errors)
 
     def decode_bytes(self, ids: Ids, *, skip_special_tokens: bool = False) -> bytes:
@@ -953,7 +968,10 @@ class Tokenizer:
     def decode_stream(
         self, ids: Iterable[int], errors: str = "replace", *, skip_special_tokens: bool = False
     ) -> Iterator[str]:
-        """Yield the text of a stream of ids, each piece as soon as it is complete."""
+        """Yield the text of a stream of ids, each piece as soon as it is complete.
+
+        Invalid arguments raise at once, and errors in the ids when the stream reaches them, with the index.
+        """
         return self.stream_decoder(errors, skip_special_tokens=skip_special_tokens).decode(ids)
 
 

@@ -6,6 +6,7 @@ what is wrong and where.
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 from array import array
@@ -35,10 +36,16 @@ from bpeflow.vocab import MOST_GAPS, Merge, Vocab, as_merges
 #: Ids to decode.
 Ids = Sequence[int] | NDArray[Any]
 
+_AS_MATRIX = (
+    "encode_batch_to_numpy(texts, padded=True), which returns a matrix; bpeflow.Padding sets its length, side and "
+    "truncation"
+)
+
 #: How bpeflow writes what methods and properties of other tokenizers do.
 _OTHER_NAMES = {
     "add_special_tokens": "with_special_tokens([…])",
     "add_tokens": "with_special_tokens([…])",
+    "added_tokens": "special_tokens",
     "all_special_ids": "special_tokens.values()",
     "all_special_tokens": "special_tokens",
     "batch_decode": "decode_batch(…)",
@@ -47,33 +54,41 @@ _OTHER_NAMES = {
     "convert_tokens_to_ids": "token_to_id(token)",
     "decode_single_token_bytes": "id_to_token(id)",
     "encode_as_ids": "encode(text)",
+    "enable_padding": _AS_MATRIX,
+    "enable_truncation": _AS_MATRIX,
+    "encode_plus": "encode(text)",
     "encode_single_token": "token_to_id(token)",
     "eos_token_id": "eot_token",
     "eot_token_id": "eot_token",
     "get_vocab": "vocab, a mapping from id to bytes, or vocab.token_ids",
     "get_vocab_size": "vocab_size",
+    "model_max_length": _AS_MATRIX,
     "n_words": "vocab_size",
+    "pad_token": "special_tokens",
     "pad_token_id": "special_tokens['<|pad|>']",
     "save_model": "save(folder)",
     "save_pretrained": "save(folder, 'huggingface')",
     "special_tokens_set": "special_tokens",
+    "to_file": "save(path)",
     "to_str": "save('tokenizer.json') or to_tokenizers()",
     "token_byte_values": "vocab.values()",
     "tokenize": "explain(text), or [tokenizer.id_to_token(i) for i in tokenizer.encode(text)]",
 }
 
-_AS_MATRIX = (
-    "encode_batch_to_numpy(texts, padded=True) returns a matrix, and bpeflow.Padding sets its length, side and "
-    "truncation"
-)
-
 #: What to write instead of keyword arguments of other tokenizers.
 _OTHER_KEYWORDS = {
     "add_special_tokens": "leave it out: none are added, and allowed_special decides on those in the text",
-    **dict.fromkeys(("max_length", "padding", "return_tensors", "truncation"), _AS_MATRIX),
+    **dict.fromkeys(("max_length", "padding", "return_tensors", "truncation"), f"use {_AS_MATRIX}"),
 }
 
 _BYTES = (bytes, bytearray, memoryview, mmap)
+
+#: What to do with what is not a text.
+_OTHER_TEXTS: dict[Any, str] = {
+    list | tuple: "; encode_batch takes a list of str",
+    bytes | bytearray: "; decode it, or use encode_to_numpy, which takes bytes in UTF-8",
+    os.PathLike | io.IOBase: "; to encode a file use encode_file",
+}
 
 #: Iterables that are not a sequence of texts, or of lists of ids: their items are in no order, or not what is meant.
 NO_BATCH = (str, bytes, set, frozenset, Mapping)
@@ -85,21 +100,21 @@ Result = TypeVar("Result")
 # ---- text ----
 
 
-def to_utf8(text: str, start: int = 0) -> bytes:
+def to_utf8(text: str, start: int = 0, taken: str = "a str") -> bytes:
     """Return a text as UTF-8.
 
     Args:
         text: the text.
         start: the position of `text` in a larger text, for the error message.
+        taken: what the caller takes, for the error message.
 
     Raises:
         InputTypeError: `text` is not a `str`.
         InvalidTextError: `text` has a lone surrogate.
     """
     if not isinstance(text, str):
-        hint = "; for several texts use encode_batch" if isinstance(text, list | tuple) else ""
-        hint = "; to encode a file use encode_file" if isinstance(text, os.PathLike | io.IOBase) else hint
-        raise InputTypeError(f"text to encode must be a str, not {type(text).__name__}{hint}")
+        hint = next((hint for kinds, hint in _OTHER_TEXTS.items() if isinstance(text, kinds)), "")
+        raise InputTypeError(f"text to encode must be {taken}, not {type(text).__name__}{hint}")
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -110,13 +125,15 @@ def to_utf8(text: str, start: int = 0) -> bytes:
         ) from None
 
 
-def as_utf8(text: str | Utf8) -> Utf8:
+def as_utf8(text: str | Utf8 | NDArray[np.uint8]) -> Utf8:
     """Return a `str` as UTF-8, and bytes as they are. The encoders check bytes. Raises as `to_utf8` does."""
+    if isinstance(text, np.ndarray) and text.dtype == np.uint8:
+        text = text.data
     if isinstance(text, memoryview):
         if not text.c_contiguous:
-            raise InputTypeError("the memoryview to encode is not contiguous; pass bytes(view)")
+            raise InputTypeError("the memory to encode is not contiguous; pass a copy, bytes(memory)")
         return text.cast("B")
-    return text if isinstance(text, _BYTES) else to_utf8(text)
+    return text if isinstance(text, _BYTES) else to_utf8(text, taken="a str, or bytes in UTF-8")  # type: ignore[arg-type]
 
 
 # ---- ids ----
@@ -167,6 +184,16 @@ def _invalid_id_error(ids: Any, tokens: int) -> InputTypeError | UnknownTokenErr
         if not 0 <= value < 1 << 32:
             return unknown_token_error(value, index, tokens)
     return InputTypeError("ids to decode must be a sequence of integers")
+
+
+def check_error_handler(errors: str) -> None:
+    """Raise `ConfigError` unless `errors` is a way of handling bytes that are not UTF-8, as for `bytes.decode`."""
+    try:
+        codecs.lookup_error(errors)
+    except (LookupError, TypeError):
+        raise ConfigError(
+            f"errors is {short_repr(errors)}; it must be a name that bytes.decode takes, such as 'replace' or 'strict'"
+        ) from None
 
 
 def is_integer(value: object) -> bool:
@@ -236,9 +263,9 @@ def _check_entry(token_id: Any, token: Any, tokens: int) -> None:
 
 def list_of(batch: Iterable[Item]) -> list[Item]:
     """Return a batch as a list of its own. Raises `InputTypeError` for a `str`, or if it has no items or no order."""
-    if isinstance(batch, NO_BATCH) or not isinstance(batch, Iterable):
-        hint = "; for a single text use encode" if isinstance(batch, str) else ""
-        raise InputTypeError(f"a batch must be a list, not {type(batch).__name__}{hint}")
+    if isinstance(batch, NO_BATCH) or not isinstance(batch, Iterable) or not getattr(batch, "ndim", 1):
+        hint = "; encode and decode take a single one" if isinstance(batch, str) else ""
+        raise InputTypeError(f"a batch must be a list, or iterable in order, not {type(batch).__name__}{hint}")
     return list(batch)
 
 

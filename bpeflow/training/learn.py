@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,7 +174,13 @@ class LearnedMerges(Sequence[Merge]):
     def __len__(self) -> int:
         return len(self.pairs)
 
-    def __getitem__(self, index: Any) -> Any:
+    @overload
+    def __getitem__(self, index: int) -> Merge: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Merge, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Merge | tuple[Merge, ...]:
         return self.pairs[index]
 
 

@@ -105,7 +105,8 @@ def spec_of(vocab: Vocab, settings: Settings, base: TokenizerSpec | None) -> Tok
 def check_formats(settings: Settings, base: TokenizerSpec | None) -> None:
     """Write what is known of the tokenizer in each additional format: refuse early what a format cannot represent.
 
-    That is the tokenizer to extend with its new special tokens, or one without merges. Raises `ConfigError`.
+    That is the tokenizer to extend with its new special tokens, or one without merges. Raises `ConfigError`, also
+    without a folder to write to.
     """
     huggingface = settings.tie_break == "huggingface"
     for name in settings.output.formats:
@@ -125,6 +126,8 @@ def check_formats(settings: Settings, base: TokenizerSpec | None) -> None:
                 if reason.startswith(folder):  # the name of the temporary file is of no use
                     reason = reason.partition(": ")[2]
                 raise ConfigError(f"output.formats: {name}: {reason}") from None
+    if settings.out_dir is None and (settings.output.formats or settings.output.report):
+        raise ConfigError("output: nothing is written without out_dir: give the folder of the run, or leave output out")
 
 
 def _load(path: Path, settings: Settings) -> TokenizerSpec:

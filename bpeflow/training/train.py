@@ -8,18 +8,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
+from os import PathLike
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from bpeflow._util.delimiters import END_OF_DOCUMENT
-from bpeflow._util.text import Described, as_path
+from bpeflow._util.text import Described, as_path, short_repr
 from bpeflow.backends import choose_backend
 from bpeflow.config import EngineSettings, Settings, load_values
 from bpeflow.corpus.sources import split_off_documents
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.errors import ConfigError
+from bpeflow.errors import ConfigError, InputTypeError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.progress import Observer, observer_for
 from bpeflow.run_dir.layout import (
@@ -452,6 +453,8 @@ def _as_settings(config: Settings | Mapping[str, Any] | str | Path) -> Settings:
         return config
     if isinstance(config, Mapping):
         return make_run_settings(config)
+    if not isinstance(config, str | PathLike):
+        raise InputTypeError(f"config is {short_repr(config)}; it must be settings, a mapping of them, or a path")
     return make_run_settings(load_values(as_path(config, "config")), str(config))
 
 

@@ -33,10 +33,11 @@ NESTED: dict[Any, Any] = {
 TYPED = [
     *((model, typed, ()) for model, typed in NESTED.items()),
     (config.CountSettings, keywords.CountKeywords, ("input", "pattern", "special_tokens")),
+    (config.CorpusSettings, keywords.CorpusKeywords, ("input",)),
     (EncodeSettings, keywords.EncodeKeywords, ("input",)),
     (config.MergeSettings, keywords.LearnKeywords, ("vocab_size", "special_tokens", "backend")),
     (config.Settings, keywords.TrainKeywords, ("input", "vocab_size", "special_tokens")),
-    (config.Settings, keywords.TokenizerKeywords, ("input", "vocab_size")),
+    (config.Settings, keywords.TokenizerKeywords, ("input", "vocab_size", "vocab_sizes", "skip_merge")),
 ]
 
 
@@ -70,6 +71,7 @@ def test_keywords_are_those_of_the_settings(model: type[BaseModel], typed: type,
     ("function", "typed"),
     [
         (bpeflow.count, keywords.CountKeywords),
+        (bpeflow.evaluate, keywords.CorpusKeywords),
         (bpeflow.learn_merges, keywords.LearnKeywords),
         (bpeflow.train_bpe, keywords.TrainKeywords),
         (bpeflow.Tokenizer.train, keywords.TokenizerKeywords),
@@ -97,19 +99,18 @@ def test_help_has_defaults_and_meanings() -> None:
 
 
 def test_the_settings_accept_values_of_these_types(tmp_path: Path) -> None:
-    given: keywords.TokenizerKeywords = {
+    given: keywords.TrainKeywords = {
         "sources": {"paths": tmp_path, "max_bytes": "1mb"},
         "exclude": [tmp_path, "*.bak"],
         "chunk_size": 1000,
         "memory_limit": "1gb",
         "scratch_dir": str(tmp_path),
-        "special_tokens": "<s>",
         "vocab_sizes": 300,
         "engine": {"task_memory": "1gb"},
         "output": {"formats": "tiktoken"},
         "monitor": {"interval": 1},
     }
-    settings = config.make_settings(config.Settings, given)
+    settings = config.make_settings(config.Settings, {**given, "special_tokens": "<s>"})
     assert (settings.special_tokens, settings.vocab_sizes, settings.chunk_size) == (("<s>",), (300,), 1000)
 
 
@@ -127,6 +128,9 @@ if TYPE_CHECKING:  # mypy reports both an error that is missing here and one tha
     tokenizer = bpeflow.Tokenizer.load("runs/mine")
     tokenizer.save("mine", "huggingface", eos="<s>", chat_template="chatml")
     tokenizer.save("mine", "huggingface", eso="<s>")  # type: ignore[call-arg]
+    tokenizer.save("mine", "hugging_face")  # type: ignore[arg-type]
+    tokenizer.encod("text")  # type: ignore[attr-defined]
+    tokenizer("text")  # type: ignore[operator]
     tokenizer.encode_file("a.txt", "a.bin", index=True)
     tokenizer.encode_file("a.txt", "a.bin", indx=True)  # type: ignore[call-arg]
     bpeflow.Tokenizer.from_files("vocab.json", "merges.txt", cache_byte=1)  # type: ignore[call-arg]

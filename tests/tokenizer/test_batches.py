@@ -129,7 +129,7 @@ def test_padded_true_makes_rows_as_long_as_the_longest_text() -> None:
 
 
 def test_padding_of_other_libraries_is_answered_with_the_method_that_pads() -> None:
-    with pytest.raises(TypeError, match=r"no parameter 'padding'; encode_batch_to_numpy\(texts, padded=True\)"):
+    with pytest.raises(TypeError, match=r"no parameter 'padding'; use encode_batch_to_numpy\(texts, padded=True\)"):
         TOKENIZER.encode_batch(["a"], padding=True)  # type: ignore[arg-type]
 
 
@@ -144,7 +144,7 @@ def test_padding_of_other_libraries_is_answered_with_the_method_that_pads() -> N
         ({"padded": {"pad_id": 258}}, ConfigError, "pad_id is 258; need an id from 0 to 257"),
         ({"dtype": np.int64}, ConfigError, "dtype is int64"),
         ({"num_threads": 0}, ConfigError, "the number of threads is 0"),
-        ({"texts": "a"}, InputTypeError, "a batch must be a list, not str"),
+        ({"texts": "a"}, InputTypeError, "a batch must be a list, or iterable in order, not str"),
         ({"texts": ["a", None]}, InputTypeError, "at index 1 of .* a str, not NoneType"),
         ({"texts": ["a", "<s>"], "disallowed_special": {"<s>"}}, SpecialTokenError, "at index 1 of"),
     ],

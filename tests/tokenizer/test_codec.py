@@ -171,12 +171,26 @@ def test_text_must_be_a_str(tokenizer: Tokenizer, text: Any) -> None:
     for call in (tokenizer.encode, tokenizer.encode_ordinary, tokenizer.encode_with_offsets):
         with pytest.raises(InputTypeError, match=f"text to encode must be a str, not {type(text).__name__}") as caught:
             call(text)
-        assert ("use encode_batch" in str(caught.value)) == isinstance(text, list)
+        assert ("encode_batch takes a list" in str(caught.value)) == isinstance(text, list)
     with pytest.raises(InputTypeError, match="must be a str, not"):
         tokenizer.encode_batch(["a", text])
     if not isinstance(text, bytes):
-        with pytest.raises(TypeError):
+        with pytest.raises(InputTypeError, match="must be a str, or bytes in UTF-8, not"):
             tokenizer.encode_to_numpy(text)
+
+
+def test_bytes_may_be_an_array(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    text = "aé low<|endoftext|>lower" * 3
+    (tmp_path / "text").write_bytes(text.encode())
+    expected = tokenizer.encode(text)
+    for data in (np.memmap(tmp_path / "text", mode="r"), np.frombuffer(text.encode(), np.uint8)):
+        assert tokenizer.encode_to_numpy(data).tolist() == expected
+        assert tokenizer.count_tokens(data) == len(expected)
+    assert tokenizer.count_tokens(np.array([], np.uint8)) == 0
+    with pytest.raises(InputTypeError, match="not ndarray"):
+        tokenizer.count_tokens(np.array([97, 98]))  # type: ignore[arg-type]
+    with pytest.raises(InputTypeError, match="not contiguous"):
+        tokenizer.count_tokens(np.zeros(4, np.uint8)[::2])
 
 
 def test_a_lone_surrogate_is_an_error_with_its_position(tokenizer: Tokenizer) -> None:
@@ -193,8 +207,8 @@ def test_errors_in_a_batch_have_the_index(tokenizer: Tokenizer) -> None:
     for texts, error, message in (
         (["a", b"b"], InputTypeError, f"{index}text to encode must be a str, not bytes"),
         (iter(["a", "b\udc80"]), InvalidTextError, f"{index}the text has a lone surrogate"),
-        ("ab", InputTypeError, "a batch must be a list, not str"),
-        (None, InputTypeError, "a batch must be a list, not NoneType"),
+        ("ab", InputTypeError, "a batch must be a list, or iterable in order, not str"),
+        (None, InputTypeError, "a batch must be a list, or iterable in order, not NoneType"),
     ):
         with pytest.raises(error, match=message):
             tokenizer.encode_batch(texts)  # type: ignore[arg-type]
@@ -203,7 +217,7 @@ def test_errors_in_a_batch_have_the_index(tokenizer: Tokenizer) -> None:
     for batch, expected_error, expected_message in (
         ([[97], [60_000]], UnknownTokenError, f"{index}unknown id 60000 at index 0"),
         (iter([[97], 97]), InputTypeError, f"{index}ids to decode must be a sequence"),
-        (None, InputTypeError, "a batch must be a list, not NoneType"),
+        (None, InputTypeError, "a batch must be a list, or iterable in order, not NoneType"),
     ):
         with pytest.raises(expected_error, match=expected_message):
             tokenizer.decode_batch(batch)  # type: ignore[arg-type]

@@ -11,7 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bpeflow import Tokenizer
 from bpeflow.pretokenize.regex import load_pretokenizer
+from bpeflow.tokenizer import parallel
+from bpeflow.tokenizer.native_encoder import NativeEncoder
 from bpeflow.tokenizer.parallel import encode_text, in_threads
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS
 
@@ -29,8 +32,7 @@ def test_ids_are_joined_in_the_order_of_the_text(ids: list[list[int]], threads: 
 
     text = b"".join(bytes([part] * 3) for part in range(len(ids)))
     spans = [(begin, begin + 3) for begin in range(0, len(text), 3)]
-    parallel = "bpeflow.tokenizer.parallel"
-    with patch(f"{parallel}.cut_text", return_value=spans), patch(f"{parallel}.PART_BYTES", 0):
+    with patch.object(parallel, "cut_text", return_value=spans), patch.object(parallel, "PART_BYTES", 0):
         joined = encode_text(Parts(), text, NO_SPECIAL_TOKENS, load_pretokenizer("gpt2"), UINT16, threads)  # type: ignore[arg-type]
     assert joined.tolist() == [token_id for part in ids for token_id in part]
     assert joined.dtype == UINT16
@@ -51,3 +53,14 @@ def test_a_slow_part_does_not_hold_up_another_thread() -> None:
 
     assert [*in_threads([(i, i + 1) for i in range(100)], work, 2)] == [*range(100)]
     assert done[-1] == 0
+
+
+def test_a_large_text_is_encoded_in_parts_between_which_ctrl_c_is_seen() -> None:
+    tokenizer = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
+    text, whole = "low lower " * 2_000, NativeEncoder.encode_to_array
+    with (
+        patch.object(parallel, "PART_BYTES", 5_000),
+        patch.object(NativeEncoder, "encode_to_array", side_effect=whole, autospec=True) as part,
+    ):
+        assert tokenizer.encode(text) == list(text.encode())
+    assert part.call_count == 4

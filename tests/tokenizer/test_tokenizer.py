@@ -212,6 +212,8 @@ def test_a_vocab_with_missing_bytes_is_rejected() -> None:
     [
         ("get_vocab", "; use vocab, a mapping from id to bytes, or vocab.token_ids"),
         ("save_pretrained", "; use save(folder, 'huggingface')"),
+        ("pad_token", "; use special_tokens"),
+        ("to_file", "; use save(path)"),
         ("encode_bach", "; did you mean 'encode_batch'?"),
         ("zzz", ""),
         ("_repr_latex_", ""),
@@ -221,6 +223,8 @@ def test_an_unknown_name_has_a_hint(name: str, hint: str) -> None:
     with pytest.raises(AttributeError) as caught:
         getattr(Tokenizer(BYTES, []), name)
     assert str(caught.value) == f"'Tokenizer' object has no attribute {name!r}{hint}"
+    with pytest.raises(AttributeError, match="'Mine' object has no attribute 'extra'"):
+        type("Mine", (Tokenizer,), {})(BYTES, []).extra  # noqa: B018
 
 
 def test_an_iterator_may_yield_batches() -> None:
