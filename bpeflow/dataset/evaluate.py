@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import astuple, replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryDirectory
@@ -69,7 +70,8 @@ def evaluate(
 ) -> EvaluationReport:
     """Count every corpus as each tokenizer splits it, and report compression, speed and use of the vocabulary.
 
-    Special tokens in the text, separators among them, are not counted.
+    Special tokens in the text, separators among them, are left out, but not those of white space: they are text, as the
+    runs of spaces of GPT-NeoX.
 
     Args:
         tokenizers: a tokenizer, several, or tokenizers by name. A tokenizer may be a path, as for `Tokenizer.load`; it
@@ -267,15 +269,35 @@ def _measure(
         occurrences = np.zeros(tokenizer.vocab_size, np.int64)
         if text.bytes:  # otherwise there is one warning, by `_check_text`
             occurrences = token_occurrences(tokenizer, counts_of(pretokens))
+        for token, times in _white_space_tokens(tokenizer, pretokens).items():
+            occurrences[tokenizer.special_tokens[token]] += times
+            text = replace(text, bytes=text.bytes + times * len(token.encode()))
         seconds_per_byte = _seconds_per_byte(tokenizer, pretokens, beginning(words))
         measures[name] = _Measure(text, occurrences, seconds_per_byte * size)
     return measures
 
 
+def _white_space_tokens(tokenizer: Tokenizer, counter: CorpusCounter) -> Counter[str]:
+    """Count the special tokens of white space in a corpus: they are text, as the runs of spaces of GPT-NeoX."""
+    found: Counter[str] = Counter()
+    if not any(token.isspace() for token in tokenizer.special_tokens):
+        return found
+    for chunk in _chunks(counter):
+        opened = open_chunk(chunk, counter.rules)
+        for document, texts in opened.documents():
+            between = pairwise(document.pieces) if texts is not None else ()
+            found.update(str(opened.data[end:start], "utf-8") for (_, end), (start, _) in between)
+    return Counter({token: times for token, times in found.items() if token.isspace()})
+
+
+def _chunks(counter: CorpusCounter) -> Iterator[Chunk]:
+    return CorpusReader(counter.rules, _CHUNK_SIZE, longest_text(counter.rules)).read(counter.corpus.entries)
+
+
 def _beginning(counter: CorpusCounter) -> list[Chunk]:
     """Return the first chunks of a corpus."""
     chunks, size = [], 0
-    for chunk in CorpusReader(counter.rules, _CHUNK_SIZE, longest_text(counter.rules)).read(counter.corpus.entries):
+    for chunk in _chunks(counter):
         chunks.append(chunk)
         size += chunk.length
         if size >= _BEGINNING:
@@ -317,8 +339,8 @@ def _check_specials(sources: Sequence[SourceSettings], measured: Sequence[Mappin
             left_out = most - measure.text.bytes
             if left_out > most * _MUCH:
                 log.warning(
-                    "%s takes %s of %s for special tokens, runs of spaces perhaps, which are left out: its figures are "
-                    "of other text, and not comparable", name, format_size(left_out), source.name,
+                    "%s takes %s of %s for special tokens, which are left out: its figures are of other text, and not "
+                    "comparable", name, format_size(left_out), source.name,
                 )  # fmt: skip
 
 

@@ -232,12 +232,23 @@ def test_end_of_text_strings_of_other_tokenizers_are_no_warning(
 def test_text_that_only_one_tokenizer_takes_for_special_tokens_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tokenizers = {"plain": make_tokenizer(), "spaces": make_tokenizer(special_tokens=(EOT, " " * 8))}
-    evaluate(tokenizers, write_files(tmp_path, [b"hello" + b" " * 8 + b"hello" * 99]))
-    assert "spaces takes 8 bytes of " in caplog.text
+    tokenizers = {"plain": make_tokenizer(), "other": make_tokenizer(special_tokens=(EOT, "[MASK][MASK]"))}
+    evaluate(tokenizers, write_files(tmp_path, [b"hello[MASK][MASK]" + b"hello" * 99]))
+    assert "other takes 12 bytes of " in caplog.text
     caplog.clear()
-    evaluate(tokenizers, write_files(tmp_path, [b"hello" + b" " * 8 + b"hello" * 999]))
+    evaluate(tokenizers, write_files(tmp_path, [b"hello[MASK][MASK]" + b"hello" * 999]))
     assert not caplog.records
+
+
+def test_special_tokens_of_white_space_are_text(tmp_path: Path) -> None:
+    specials = (EOT, " " * 8, " " * 4)
+    tokenizer = make_tokenizer(special_tokens=specials)
+    data = [f"hello{' ' * 20}hello{EOT}{' ' * 9}\n", f"{EOT}hello\xff".encode("latin-1").decode("latin-1")]
+    paths = write_files(tmp_path, [text.encode() for text in data])
+    [row] = evaluate(tokenizer, {"paths": [str(path) for path in paths]})
+    ids = [i for text in data for i in tokenizer.encode(text)]
+    assert row.tokens == len(ids) - ids.count(tokenizer.eot_token)
+    assert row.text.bytes == sum(len(text.replace(EOT, "").encode()) for text in data)
 
 
 def test_text_that_is_not_utf8_is_replaced_skipped_or_refused(tmp_path: Path) -> None:
