@@ -42,7 +42,7 @@ _PATTERN_BYTES = 65_536
 #: (``</s>`` occurs in HTML, but hardly at the end of a line or of a document.)
 _END_OF_TEXT = re.compile(
     rb"<\|(?:endoftext|startoftext|im_start|im_end|eot_id|begin_of_text|end_of_text|start_header_id|end_header_id"
-    rb"|end)\|>|<(?:start|end)_of_turn>|</s>(?=\r?\n|\xff)"
+    rb"|end|eot)\|>|<(?:start|end)_of_turn>|<[be]os>|</s>(?=\r?\n|\xff)"
 )
 
 #: The name of a table in text, and what becomes of it.

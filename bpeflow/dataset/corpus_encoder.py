@@ -126,13 +126,11 @@ class ChunkEncoder:
     def encode_text(self, opened: OpenChunk) -> EncodedChunk:
         """Encode the text of a chunk: in one call if possible, else document by document.
 
-        With a normalizer, only text in ASCII is encoded in one call.
-
         Raises `InvalidUtf8Error`, with the file and position.
         """
         pretokenizer = self.rules.pretokenizer
         drops = pretokenizer.custom and pretokenizer.unmatched == "drop"  # then not all text has ids
-        if not (drops or opened.has_records) and pretokenizer.normalizer.keeps_ascii(bytes(opened.data)):
+        if not (drops or opened.has_records):
             try:
                 return self._encode_at_once(opened)
             except (InvalidTextError, PatternTimeoutError):

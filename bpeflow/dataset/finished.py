@@ -14,13 +14,14 @@ from bpeflow.dataset.encoded_corpus import EncodedCorpus
 from bpeflow.dataset.token_file import (
     DtypeName,
     Layout,
+    Split,
     TokenFile,
     load_document_offsets,
     open_token_files,
     read_sidecar,
     sidecar_path,
 )
-from bpeflow.dataset.token_set import Split, TokenSet, already_exists
+from bpeflow.dataset.token_set import TokenSet, already_exists
 from bpeflow.dataset.token_writer import TokenWriter
 from bpeflow.errors import FormatError
 

@@ -33,6 +33,7 @@ from bpeflow.errors import ConfigError, FormatError, TokenFileNotFoundError
 
 DtypeName = Literal["uint16", "uint32"]
 Layout = Literal["bin", "npy", "megatron"]
+Split = Literal["train", "val"]
 Ids = NDArray[np.uint16] | NDArray[np.uint32]
 Offsets = NDArray[np.uint64]
 
@@ -109,6 +110,16 @@ def sidecar_path(path: Path) -> Path:
 def index_path(path: Path, layout: Layout = "bin") -> Path:
     """Return the path of a token file's index."""
     return path.parent / f"{path.stem if layout == 'megatron' else path.name}.idx"
+
+
+def split_path(path: Path, split: Split) -> Path:
+    """Return the path of a split: it replaces ``train`` at the end of the name, or else is appended to the name.
+
+    >>> [split_path(Path(name), "val").name for name in ("train.bin", "owt_train.bin", "owt.bin")]
+    ['val.bin', 'owt_val.bin', 'owt_val.bin']
+    """
+    stem, replaced = re.subn(r"(^|[^0-9A-Za-z])train$", rf"\1{split}", path.stem)
+    return path.parent / f"{stem if replaced else f'{stem}_{split}'}{path.suffix}"
 
 
 def part_path(path: Path, number: int) -> Path:
@@ -282,6 +293,9 @@ def open_token_file(path: str | Path) -> TokenFile:
         raise FormatError(f"{path}: is the name of an index; give the token file that it belongs to")
     if not path.exists() and part_path(path, 0).exists():
         raise FormatError(f"{path}: is divided into shards; load {part_path(path, 0).name} …, or all with load_shards")
+    train, val = split_path(path, "train"), split_path(path, "val")
+    if not path.exists() and path != train and (val.exists() or part_path(val, 0).exists()):
+        raise TokenFileNotFoundError(f"{path}: is divided into {train.name} and {val.name}: load these")
     if not path.exists():
         raise TokenFileNotFoundError(
             f"{path}: no such token file; encode writes one (bpeflow encode --out {path.name})"

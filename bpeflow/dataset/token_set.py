@@ -19,16 +19,23 @@ from collections.abc import Container, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from bpeflow._util.atomic import check_replaceable
-from bpeflow.dataset.token_file import DtypeName, Layout, index_path, part_path, read_sidecar, sidecar_path
+from bpeflow.dataset.token_file import (
+    DtypeName,
+    Layout,
+    Split,
+    index_path,
+    part_path,
+    read_sidecar,
+    sidecar_path,
+    split_path,
+)
 from bpeflow.errors import AlreadyExistsError, FormatError
 
 if TYPE_CHECKING:
     from bpeflow.config.encoding import EncodeSettings  # pydantic, which decoding does without
-
-Split = Literal["train", "val"]
 
 
 @dataclass(frozen=True)
@@ -151,13 +158,3 @@ def already_exists(path: Path, reason: str = "") -> AlreadyExistsError:
     return AlreadyExistsError(
         f"{path}: already exists{reason}; write to another file, or give overwrite=True (--overwrite) to replace it"
     )
-
-
-def split_path(path: Path, split: Split) -> Path:
-    """Return the path of a split: it replaces ``train`` at the end of the name, or else is appended to the name.
-
-    >>> [split_path(Path(name), "val").name for name in ("train.bin", "owt_train.bin", "owt.bin")]
-    ['val.bin', 'owt_val.bin', 'owt_val.bin']
-    """
-    stem, replaced = re.subn(r"(^|[^0-9A-Za-z])train$", rf"\1{split}", path.stem)
-    return path.parent / f"{stem if replaced else f'{stem}_{split}'}{path.suffix}"

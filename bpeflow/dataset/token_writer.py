@@ -22,8 +22,18 @@ from bpeflow._util.atomic import NewFiles, name_errors, new_files, sync_file, te
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.dataset import megatron
 from bpeflow.dataset.journal import Checkpoint, Journal, open_journal
-from bpeflow.dataset.token_file import DTYPES, FORMAT, NPY_HEADER, OFFSET_DTYPE, VERSION, Ids, index_path, sidecar_path
-from bpeflow.dataset.token_set import Split, TokenSet
+from bpeflow.dataset.token_file import (
+    DTYPES,
+    FORMAT,
+    NPY_HEADER,
+    OFFSET_DTYPE,
+    VERSION,
+    Ids,
+    Split,
+    index_path,
+    sidecar_path,
+)
+from bpeflow.dataset.token_set import TokenSet
 from bpeflow.errors import ResumeError
 
 #: Ids that are moved to another file at a time. More: more memory. Fewer: more calls.

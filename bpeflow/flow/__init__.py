@@ -55,10 +55,12 @@ __all__ += ["FlowError", "WorkerDiedError", "peak_memory", "set_gauge", "wait_re
 __all__ += ["Monitor", "MonitorSample", "ProcessUse", "QueueDepth", "StageRate", "stall_watch"]
 
 
-def __getattr__(name: str) -> Any:
-    """Import a public name on first use: errors need none of the machinery."""
-    for module in ("errors", "shared", "stage", "pipeline", "monitor") if name in __all__ else ():
-        if hasattr(found := import_module(f".{module}", __name__), name):
-            globals()[name] = value = getattr(found, name)
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # which would take misspelt names for correct
+
+    def __getattr__(name: str) -> Any:
+        """Import a public name on first use: errors need none of the machinery."""
+        for module in ("errors", "shared", "stage", "pipeline", "monitor") if name in __all__ else ():
+            if hasattr(found := import_module(f".{module}", __name__), name):
+                globals()[name] = value = getattr(found, name)
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

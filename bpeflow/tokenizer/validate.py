@@ -10,7 +10,7 @@ import codecs
 import io
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from mmap import mmap
 from operator import index as as_integer
 from pathlib import Path
@@ -34,7 +34,7 @@ from bpeflow.tokenizer.encoder import unknown_token_error
 from bpeflow.vocab import MOST_GAPS, Merge, Vocab, as_merges
 
 #: Ids to decode.
-Ids = Sequence[int] | NDArray[Any]
+Ids = Iterable[int] | NDArray[Any]
 
 _AS_MATRIX = (
     "encode_batch_to_numpy(texts, padded=True), which returns a matrix; bpeflow.Padding sets its length, side and "

@@ -409,10 +409,13 @@ class _Training:
                 vocab = spec.vocab
             report = replace(report, learning=_describe(learned, vocab, seconds, self._fingerprint))
             if len(vocab) < settings.sizes[-1]:
+                limits = {"min_frequency": settings.min_frequency, "max_token_length": settings.max_token_length}
+                changed = [f"{name} {limit}" for name, limit in limits.items() if name in settings.model_fields_set]
                 log.warning(
-                    "the vocabulary has %s entries, not %s: no more pairs could be merged",
+                    "the vocabulary has %s entries, not %s: no more pairs could be merged%s",
                     f"{len(vocab):,}",
                     f"{settings.sizes[-1]:,}",
+                    f" (with {' and '.join(changed)})" if changed else "",
                 )
             if learned.wanted == learned.replayed:
                 log.warning("no merges: vocab_size %s leaves no room for any", f"{settings.sizes[-1]:,}")

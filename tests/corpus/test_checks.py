@@ -148,6 +148,14 @@ def test_nothing_is_said_about_special_tokens_and_html(
     assert warnings_about(caplog, tmp_path, **options) == []
 
 
+@pytest.mark.parametrize("token", ["<eos>", "<bos>", "<|eot|>"])
+def test_usual_end_of_text_strings_are_recognised(token: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "corpus.txt"
+    path.write_text(f"hello{token}" * 9, encoding="utf-8")
+    bpeflow.count(path, special_tokens=())
+    assert f"'{token}' 9 times" in caplog.text
+
+
 def test_the_end_of_text_of_llama_2_is_recognised_at_the_ends_of_lines(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

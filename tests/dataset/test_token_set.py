@@ -18,10 +18,17 @@ from token_corpora import CUSTOM, EOT, contents_utf8, make_tokenizer, token_set,
 import bpeflow
 from bpeflow.dataset.decode import decode_file
 from bpeflow.dataset.encode import encode_documents, encode_file
-from bpeflow.dataset.token_file import index_path, load_document_offsets, load_shards, load_tokens, sidecar_path
-from bpeflow.dataset.token_set import TokenSet, split_path
+from bpeflow.dataset.token_file import (
+    index_path,
+    load_document_offsets,
+    load_shards,
+    load_tokens,
+    sidecar_path,
+    split_path,
+)
+from bpeflow.dataset.token_set import TokenSet
 from bpeflow.dataset.token_writer import new_token_set
-from bpeflow.errors import AlreadyExistsError, FormatError
+from bpeflow.errors import AlreadyExistsError, FormatError, TokenFileNotFoundError
 
 FACTS = {"tokenizer": {"sha256": "abc"}, "input": []}
 documents_of_ids = st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=9)
@@ -426,3 +433,10 @@ def test_a_name_that_is_too_long_for_a_sidecar_fails_before_the_work(tmp_path: P
         tokenizer.encode_documents(documents(), path)
     assert error.value.filename == f"{path}.json"
     assert not list(tmp_path.iterdir())
+
+
+def test_the_files_of_a_split_are_named(tmp_path: Path) -> None:
+    encode_documents(make_tokenizer(), iter(["a b"] * 50), tmp_path / "ids.bin", val_fraction=0.2)
+    for load in (load_tokens, load_shards):
+        with pytest.raises(TokenFileNotFoundError, match=r"is divided into ids_train\.bin and ids_val\.bin: load"):
+            load(tmp_path / "ids.bin")

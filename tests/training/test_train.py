@@ -154,6 +154,9 @@ def test_fewer_merges_than_asked_are_reported_not_an_error(corpus: Path, caplog:
     assert len(result.vocab) < 100_000
     assert "not 100,000: no more pairs could be merged" in caplog.text
     assert result.report.learning.wanted == 100_000 - 257
+    caplog.clear()
+    bpeflow.train({"input": str(corpus), "vocab_size": 300, "min_frequency": 100_000, "max_token_length": 9})
+    assert "no more pairs could be merged (with min_frequency 100000 and max_token_length 9)" in caplog.text
 
 
 def test_a_vocabulary_without_room_for_merges_is_reported(caplog: pytest.LogCaptureFixture) -> None:
