@@ -92,7 +92,6 @@ class Automaton {
         ATTEMPT_BEFORE_PREVIOUS = 8,
         GAP_ENDS = 16, // before the previous character
         SPECIAL = 128, // match again from the start of the attempt
-        RARE = PIECE_BEFORE_PREVIOUS | ATTEMPT_BEFORE_PREVIOUS | SPECIAL,
     };
     // Flags of a transition of two ASCII characters. Here, "here" is before the first one.
     enum : std::uint8_t {
@@ -104,7 +103,6 @@ class Automaton {
         PAIR_ATTEMPT_BEFORE_PREVIOUS = 32,
         PAIR_GAP_ENDS = 64,    // before the previous character
         PAIR_ONE_BY_ONE = 128, // the characters must be read one by one
-        PAIR_RARE = PAIR_PIECE_BEFORE_PREVIOUS | PAIR_ATTEMPT_BEFORE_PREVIOUS | PAIR_ONE_BY_ONE,
     };
     // Flags of a configuration of the transducer.
     enum : std::uint8_t {
@@ -170,7 +168,7 @@ class Automaton {
         return ((word | ((word + reach_least_) & ~(word + pass_greatest_))) & EACH * 128) == 0;
     }
     const Beliefs &beliefs() const { return beliefs_; }
-    std::size_t config_before(const std::uint8_t *position) const { return beliefs_.config_before(position) * row_; }
+    std::size_t row() const { return row_; } // columns in a row
     const std::uint16_t *moves() const { return moves_.data(); }
     const std::uint8_t *flags() const { return flags_.data(); }
     const std::uint16_t *pair_moves() const { return pair_moves_.data(); }

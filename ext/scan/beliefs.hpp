@@ -16,63 +16,90 @@ namespace bpeflow {
 // A *belief* is a set of configurations, one of which the transducer is in. The first belief is the set of all. Reading
 // a character leads from each belief to the set of the next configurations, or to a larger belief if that set has no
 // number. Most sets shrink to a single configuration within two or three characters. A transition of a belief has the
-// flags of its configurations if these agree. Otherwise, or if one of them is special, it is `UNKNOWN`, and so are all
-// configurations after it: the caller runs the transducer over that block.
+// flags of its configurations if these agree. Otherwise, or if one of them is special, it is `UNKNOWN`, and the caller
+// finds the configuration: from the last character before which the belief is a single one, it runs the transducer.
 //
 // So beliefs need no order: they can be computed for all places of a block at once, each from the characters before it.
+// As a belief and a column must fit into a byte, classes that differ little share a column: any of them may be read.
 //
 // *Why it is exact.* The belief after `HISTORY` characters contains the configuration after them, if the transducer has
 // read them one after another, and took no special transition: by induction over the characters, as the first belief
-// contains all configurations. So if no transition in a block is `UNKNOWN`, its flags are those of the transducer.
+// contains all configurations. So a single configuration is that of the transducer, and so are flags that are known.
 class Beliefs {
   public:
+    static constexpr std::uint8_t NONE = 255; // no single configuration
+
     // flags(config, class) and move(config, class) describe the transducer. `class_of` are the classes of ASCII characters.
     template <typename Flags, typename Move>
     void make(std::size_t configs, const std::uint8_t (&class_of)[128], const Flags &flags, const Move &move) {
         if (configs > 64) return;
-        std::vector<std::uint8_t> classes;
-        for (unsigned byte = 0; byte < 128; byte++) {
-            const auto known = std::find(classes.begin(), classes.end(), class_of[byte]);
-            tables_.column[byte] = static_cast<std::uint8_t>(known - classes.begin());
-            if (known == classes.end()) classes.push_back(class_of[byte]);
-        }
-        const std::size_t columns = classes.size(), most = BeliefTables::SIZE / columns;
+        const std::vector<std::vector<std::uint8_t>> columns = columns_of(class_of, [&](unsigned one, unsigned other) {
+            std::size_t different = 0;
+            for (std::size_t config = 0; config < configs; config++)
+                different += flags(config, one) != flags(config, other) || move(config, one) != move(config, other);
+            return different;
+        });
+        const std::size_t width = columns.size(), most = BeliefTables::SIZE / width;
         std::vector<std::uint64_t> beliefs{~std::uint64_t{0} >> (64 - configs)};
         for (std::size_t number = 0; number < beliefs.size(); number++)
-            for (std::size_t column = 0; column < columns; column++) {
+            for (std::size_t column = 0; column < width; column++) {
                 std::uint64_t after = 0;
                 unsigned all = 0, common = 255;
                 for (std::size_t config = 0; config < configs; config++) {
                     if (!(beliefs[number] >> config & 1)) continue;
-                    const unsigned here = flags(config, classes[column]);
-                    all |= here;
-                    common &= here;
-                    if (!(here & Followed::UNKNOWN)) after |= std::uint64_t{1} << move(config, classes[column]);
+                    for (const std::uint8_t read : columns[column]) {
+                        const unsigned here = flags(config, read);
+                        all |= here;
+                        common &= here;
+                        if (!(here & Followed::UNKNOWN)) after |= std::uint64_t{1} << move(config, read);
+                    }
                 }
-                const std::size_t next = find_or_add(beliefs, after, most);
-                const bool vague = (beliefs[next] & (beliefs[next] - 1)) != 0;
-                const std::size_t entry = number * columns + column;
-                tables_.next[entry] = static_cast<std::uint8_t>(next * columns);
-                tables_.flags[entry] = static_cast<std::uint8_t>(all | (all != common ? Followed::UNKNOWN : 0) |
-                                                                 (vague ? Followed::VAGUE : 0));
+                const std::size_t entry = number * width + column;
+                tables_.next[entry] = static_cast<std::uint8_t>(find_or_add(beliefs, after, most) * width);
+                tables_.flags[entry] = static_cast<std::uint8_t>(all == common ? all : Followed::UNKNOWN);
+                const bool single = (beliefs[number] & (beliefs[number] - 1)) == 0;
+                config_[entry] = single ? static_cast<std::uint8_t>(__builtin_ctzll(beliefs[number])) : NONE;
             }
-        for (std::size_t number = 0; number < beliefs.size(); number++)
-            config_[number * columns] = static_cast<std::uint8_t>(__builtin_ctzll(beliefs[number]));
         made_ = true;
     }
 
     bool made() const { return made_; }
     const BeliefTables &tables() const { return tables_; }
 
-    // Return the configuration before `position`, if the belief is not vague there.
-    std::size_t config_before(const std::uint8_t *position) const {
-        std::size_t belief = 0;
-        for (std::size_t back = BeliefTables::HISTORY + 1; back > 0; back--)
-            belief = tables_.next[belief + tables_.column[*(position - back)]];
-        return config_[belief];
-    }
+    // Return the configuration before the character of an entry of the tables, if it is known.
+    std::uint8_t config(std::uint8_t entry) const { return config_[entry]; }
 
   private:
+    static constexpr std::size_t MOST_COLUMNS = 8;
+
+    // Set the column of each character, and return the classes of each. difference(one, other) compares two classes.
+    template <typename Difference>
+    std::vector<std::vector<std::uint8_t>> columns_of(const std::uint8_t (&class_of)[128],
+                                                      const Difference &difference) {
+        std::vector<std::vector<std::uint8_t>> columns;
+        for (const std::uint8_t read : class_of)
+            if (std::none_of(columns.begin(), columns.end(), [&](const auto &column) { return column[0] == read; }))
+                columns.push_back({read});
+        while (columns.size() > MOST_COLUMNS) {
+            std::size_t least = SIZE_MAX, into = 0, from = 0;
+            for (std::size_t i = 0; i < columns.size(); i++)
+                for (std::size_t j = i + 1; j < columns.size(); j++) {
+                    const std::size_t here = difference(columns[i][0], columns[j][0]);
+                    if (here >= least) continue;
+                    least = here;
+                    into = i;
+                    from = j;
+                }
+            columns[into].insert(columns[into].end(), columns[from].begin(), columns[from].end());
+            columns.erase(columns.begin() + static_cast<std::ptrdiff_t>(from));
+        }
+        for (std::size_t i = 0; i < columns.size(); i++)
+            for (unsigned byte = 0; byte < 128; byte++)
+                if (std::count(columns[i].begin(), columns[i].end(), class_of[byte]))
+                    tables_.column[byte] = static_cast<std::uint8_t>(i);
+        return columns;
+    }
+
     // Return the number of a belief. If it has none and there is no room, return that of the smallest one around it.
     static std::size_t find_or_add(std::vector<std::uint64_t> &beliefs, std::uint64_t set, std::size_t most) {
         std::size_t best = 0;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 namespace bpeflow {
 
@@ -34,19 +35,38 @@ struct BeliefTables {
     std::uint8_t next[SIZE], flags[SIZE]; // [belief + column]
 };
 
-// For each flag of the transitions of beliefs, one bit per byte of a block.
+// What is known of the transitions in a block: one bit per byte for each flag.
 struct Followed {
-    enum Flag : std::uint8_t { // all but VAGUE as in `Automaton`
+    enum Flag : std::uint8_t { // all but UNKNOWN as in `Automaton`
         PIECE_HERE = 1,
         PIECE_BEFORE_PREVIOUS = 2,
         ATTEMPT_HERE = 4,
         ATTEMPT_BEFORE_PREVIOUS = 8,
         GAP_ENDS = 16,
-        VAGUE = 32, // the belief after it has several configurations
-        UNKNOWN = 128,
+        UNKNOWN = 128, // then there are no other flags
     };
+    static constexpr unsigned MOST_UNKNOWN = 12; // in a block that is worth following
 
-    std::uint64_t piece_here, piece_before_previous, attempt_here, attempt_before_previous, gap_ends;
+    std::uint64_t piece_here, piece_before_previous, attempt_here, attempt_before_previous, gap_ends, unknown;
+    std::uint8_t entries[BLOCK]; // belief + column of each transition
+
+    // Set the flags of an unknown transition.
+    void set(std::size_t at, unsigned flags) {
+        const auto bit = [&](Flag flag) { return std::uint64_t{(flags & flag) != 0} << at; };
+        piece_here |= bit(PIECE_HERE);
+        piece_before_previous |= bit(PIECE_BEFORE_PREVIOUS);
+        attempt_here |= bit(ATTEMPT_HERE);
+        attempt_before_previous |= bit(ATTEMPT_BEFORE_PREVIOUS);
+        gap_ends |= bit(GAP_ENDS);
+    }
+
+    // Forget the transitions from `at` on.
+    void stop(std::size_t at) {
+        const std::uint64_t before = (std::uint64_t{1} << at) - 1;
+        for (std::uint64_t *mask :
+             {&piece_here, &piece_before_previous, &attempt_here, &attempt_before_previous, &gap_ends})
+            *mask &= before;
+    }
 };
 
 struct Kernels {
@@ -73,8 +93,8 @@ struct Kernels {
     std::size_t (*least)(const std::int32_t *numbers, std::size_t count);
 
     // Follow the beliefs through up to `blocks` blocks. Stop before the first one that has a character beyond ASCII (or
-    // one within HISTORY bytes before it), an unknown transition, or a vague belief at its end. Return the number of
-    // blocks before that. HISTORY bytes before the text are read. Null if the instruction set has no such kernel.
+    // one within HISTORY bytes before it), or too many unknown transitions. Return the number of blocks before that.
+    // HISTORY bytes before the text are read. Null if the instruction set has no such kernel.
     std::size_t (*follow)(const BeliefTables &tables, const std::uint8_t *text, std::size_t blocks, Followed *followed);
 };
 

@@ -190,9 +190,16 @@ WITH_VBMI std::size_t follow_with_vbmi(const BeliefTables &tables, const std::ui
         const auto with = [&](Followed::Flag flag) WITH_VBMI_INLINE {
             return std::uint64_t{_mm512_test_epi8_mask(of, _mm512_set1_epi8(static_cast<char>(flag)))};
         };
-        if (_mm512_movepi8_mask(high) | with(Followed::UNKNOWN) | with(Followed::VAGUE) >> 63) return i;
-        followed[i] = {with(Followed::PIECE_HERE), with(Followed::PIECE_BEFORE_PREVIOUS), with(Followed::ATTEMPT_HERE),
-                       with(Followed::ATTEMPT_BEFORE_PREVIOUS), with(Followed::GAP_ENDS)};
+        const std::uint64_t unknown = with(Followed::UNKNOWN);
+        if (_mm512_movepi8_mask(high) || __builtin_popcountll(unknown) > Followed::MOST_UNKNOWN) return i;
+        followed[i] = {with(Followed::PIECE_HERE),
+                       with(Followed::PIECE_BEFORE_PREVIOUS),
+                       with(Followed::ATTEMPT_HERE),
+                       with(Followed::ATTEMPT_BEFORE_PREVIOUS),
+                       with(Followed::GAP_ENDS),
+                       unknown,
+                       {}};
+        _mm512_storeu_si512(followed[i].entries, index);
     }
     return blocks;
 }

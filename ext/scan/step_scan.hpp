@@ -84,6 +84,8 @@ class StepScan {
     static constexpr std::size_t BLOCKS = 16;
     // Bytes until the next try where tries fail. Blocks with characters beyond ASCII and unknown ones come in runs.
     static constexpr std::size_t MOST_SKIPPED = 16 * BLOCK;
+    // Bytes until the next try after a special transition.
+    static constexpr std::size_t STOPPED = 16;
     // Pieces that are passed on at a time, or a few more; and how many more.
     static constexpr std::size_t some = 4096, beyond = (BLOCKS + 1) * BLOCK;
     // The hot loop covers at most this many bytes before it makes sure that the next ones have offsets.
@@ -126,16 +128,14 @@ class StepScan {
         const auto read_two = [&](std::uint64_t two, Bytes here) __attribute__((always_inline)) {
             const std::size_t index = config + first_of[two & 127] + second_of[two >> 8 & 127];
             const unsigned flags = pair_flags_of[index];
-            if (__builtin_expect(flags & Automaton::PAIR_RARE, 0)) {
-                if (flags & Automaton::PAIR_ONE_BY_ONE) {
-                    position = here;
-                    return false;
-                }
-                if (GAPS && flags & Automaton::PAIR_GAP_ENDS) note_gap(put);
-                *put = offset_of(previous);
-                put += (flags & Automaton::PAIR_PIECE_BEFORE_PREVIOUS) != 0;
-                if (GAPS && flags & Automaton::PAIR_ATTEMPT_BEFORE_PREVIOUS) attempt = previous;
+            if (__builtin_expect(flags & Automaton::PAIR_ONE_BY_ONE, 0)) {
+                position = here;
+                return false;
             }
+            if (GAPS) note_gap(put, (flags & Automaton::PAIR_GAP_ENDS) != 0);
+            *put = offset_of(previous);
+            put += (flags & Automaton::PAIR_PIECE_BEFORE_PREVIOUS) != 0;
+            if (GAPS) attempt = flags & Automaton::PAIR_ATTEMPT_BEFORE_PREVIOUS ? previous : attempt;
             config = pair_moves[index];
             *put = offset_of(here);
             put += flags & Automaton::PAIR_PIECE_HERE;
@@ -158,19 +158,17 @@ class StepScan {
             next_block = std::max(next_block, position + BeliefTables::HISTORY);
         };
         const auto put_before_previous = [&](unsigned flags) __attribute__((always_inline)) {
-            if (GAPS && flags & Automaton::GAP_ENDS) note_gap(put);
+            if (GAPS) note_gap(put, (flags & Automaton::GAP_ENDS) != 0);
             *put = offset_of(previous);
             put += (flags & Automaton::PIECE_BEFORE_PREVIOUS) != 0;
-            if (GAPS && flags & Automaton::ATTEMPT_BEFORE_PREVIOUS) attempt = previous;
+            if (GAPS) attempt = flags & Automaton::ATTEMPT_BEFORE_PREVIOUS ? previous : attempt;
         };
         const auto read_one = [&]() __attribute__((always_inline)) {
             const Automaton::Class character = automaton.class_at(position);
             const std::size_t index = config + character.number;
             const unsigned flags = flags_of[index];
-            if (__builtin_expect(flags & Automaton::RARE, 0)) {
-                if (flags & Automaton::SPECIAL) return again();
-                put_before_previous(flags);
-            }
+            if (__builtin_expect(flags & Automaton::SPECIAL, 0)) return again();
+            put_before_previous(flags);
             config = moves[index];
             *put = offset_of(position);
             put += flags & Automaton::PIECE_HERE;
@@ -195,18 +193,18 @@ class StepScan {
                     const auto blocks = std::min(BLOCKS, static_cast<std::size_t>(last_word + 8 - position) / BLOCK);
                     Followed followed[BLOCKS];
                     const std::size_t known = kernels_.follow(automaton.beliefs().tables(), position, blocks, followed);
-                    if (known == 0) {
+                    const std::size_t read = read_unknown(position, config, followed, known);
+                    if (read == 0) {
                         next_block = position + skipped;
                         skipped = std::min(2 * skipped, MOST_SKIPPED);
                     } else {
                         put_ = put;
-                        put_blocks<GAPS>(position, previous, attempt, followed, known);
+                        put_blocks<GAPS>(position, previous, attempt, followed, (read + BLOCK - 1) / BLOCK);
                         put = put_;
-                        position += known * BLOCK;
+                        position += read;
                         skipped = BLOCK;
-                        next_block = known == blocks ? position : position + BLOCK;
+                        next_block = read == blocks * BLOCK ? position : position + STOPPED;
                         previous = position - 1;
-                        config = automaton.config_before(position);
                         continue;
                     }
                 }
@@ -256,10 +254,38 @@ class StepScan {
         return ((mask + (mask >> 4)) & 0x0F0F0F0F0F0F0F0Fu) * 0x0101010101010101u >> 56;
     }
 
+    // Read the unknown transitions in blocks that beliefs have been followed through, the first of which begins at
+    // `position`, in a given configuration. Return the number of bytes before the first special one, or that of all, and
+    // set the configuration after them.
+    std::size_t read_unknown(Bytes position, std::size_t &config, Followed *followed, std::size_t blocks) const {
+        for (std::size_t i = 0; i < blocks; i++, position += BLOCK) {
+            Followed &here = followed[i];
+            std::size_t at = 0; // the configuration before it is `config`
+            for (std::uint64_t places = here.unknown | std::uint64_t{1} << 63; places; places &= places - 1) {
+                const auto to = static_cast<std::size_t>(__builtin_ctzll(places));
+                std::size_t from = to;
+                const auto known = [&] { return automaton_.beliefs().config(here.entries[from]); };
+                while (from > at && known() == Beliefs::NONE) from--;
+                if (known() != Beliefs::NONE) config = known() * automaton_.row();
+                for (at = from; at <= to; at++) {
+                    const std::size_t transition = config + automaton_.class_at(position + at).number;
+                    const unsigned flags = automaton_.flags()[transition];
+                    if (flags & Automaton::SPECIAL) {
+                        here.stop(at);
+                        return i * BLOCK + at;
+                    }
+                    here.set(at, flags);
+                    config = automaton_.moves()[transition];
+                }
+            }
+        }
+        return blocks * BLOCK;
+    }
+
     // Put the boundaries in blocks that beliefs have been followed through. The first block begins at `position`.
     template <bool GAPS>
     void put_blocks(Bytes position, Bytes previous, Bytes &attempt, const Followed *followed, std::size_t blocks) {
-        if (GAPS && followed[0].gap_ends & 1) note_gap(put_);
+        if (GAPS) note_gap(put_, followed[0].gap_ends & 1);
         *put_ = static_cast<std::uint32_t>(previous - base_);
         put_ += followed[0].piece_before_previous & 1;
         if (GAPS && followed[0].attempt_before_previous & 1) attempt = previous;
@@ -322,9 +348,10 @@ class StepScan {
         *put_++ = static_cast<std::uint32_t>(boundary - base_);
     }
 
-    // Note that the next boundary ends a gap.
-    void note_gap(const std::uint32_t *put) {
-        if (counts_gaps_) gap_ends_[gaps_++] = static_cast<std::uint16_t>(put - offsets_);
+    // Note that the next boundary ends a gap, if it does. Without a branch, as that is hard to predict.
+    void note_gap(const std::uint32_t *put, bool ends = true) {
+        gap_ends_[gaps_] = static_cast<std::uint16_t>(put - offsets_);
+        gaps_ += ends & counts_gaps_;
     }
 
     // Make sure that there is room for another boundary, and that positions from `start` to `end` have offsets.
