@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -28,6 +30,24 @@ from bpeflow.errors import (
     ScratchError,
     TokenizerNotFoundError,
 )
+
+#: What messages are no place for: flags, except in a command that a message shows, and settings as YAML has them.
+NOT_PYTHON = re.compile(r"(?<!\S)\(?--\w+|\b(?:use|add|give|\(or) \w+: \w+")
+
+
+def test_messages_of_the_library_name_settings_as_keywords() -> None:
+    package = Path(bpeflow.__file__).parent
+    for path in sorted(package.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        documented = [node for node in ast.walk(tree) if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)]
+        docstrings = {ast.get_docstring(node, clean=False) for node in documented}
+        formatted = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+        parts = {id(part) for node in formatted for part in ast.walk(node)}
+        texts = [ast.unparse(node) for node in formatted]
+        texts += [str(n.value) for n in ast.walk(tree) if isinstance(n, ast.Constant) and id(n) not in parts]
+        for text in [] if path.parent.name == "cli" else texts:
+            is_command = re.search(r"bpeflow \w+ --", text) or "pip install" in text or text.startswith(("--", "f'--"))
+            assert text in docstrings or is_command or not NOT_PYTHON.search(text), (path, text)
 
 
 @pytest.fixture
@@ -260,7 +280,7 @@ def test_ways_of_handling_errors_are_checked_at_once(tokenizer: Tokenizer) -> No
 
 
 def test_none_among_documents_is_named(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    with pytest.raises(errors.BadRecordError, match="document 1: it is None; use bad_records: skip"):
+    with pytest.raises(errors.BadRecordError, match="document 1: it is None; use bad_records='skip'"):
         tokenizer.encode_documents(["a", None], tmp_path / "a.bin")  # type: ignore[list-item]
     assert tokenizer.encode_documents(["a", b"a"], tmp_path / "b.bin").documents == 2
 

@@ -152,7 +152,7 @@ def load(
     if load_pretokenizer(chosen).regex != spec.pretokenizer.regex:
         log.warning(
             "%s has the pattern %s, and text is split by %s instead, as asked, so its ids are others than those of "
-            "the tokenizer: leave out pattern (--pattern) to split by its own",
+            "the tokenizer: leave out pattern to split by its own",
             *(source if isinstance(source, str | Path) else type(source).__name__, spec.pattern, chosen),
         )
     return replace(spec, vocab=vocab, pattern=chosen, unmatched="isolate")
@@ -211,7 +211,7 @@ def save(
     if not overwrite and (another or any(stale.exists() for stale in replaced)):
         raise AlreadyExistsError(
             f"{path} {'is' if is_file else 'holds'} {describe(path)}: write to another place, or give overwrite=True "
-            "(--overwrite) to replace it"
+            "to replace it"
         )
     paths = write(spec, path, format_.name, options)
     for stale in replaced - {*paths}:

@@ -141,7 +141,7 @@ def load(folder: Path, pattern: Pattern | None = None, known: Description | None
         if pattern is None and known is None:
             log.warning(
                 "%s: no %s here, so text is split by GPT-2's pattern, which may not be the one of these merges: copy "
-                "the file, too, or give the pattern: pattern='gpt2' (--pattern gpt2), or another one",
+                "the file, too, or give the pattern: pattern='gpt2', or another one",
                 *(folder, TOKENIZER_FILE),
             )
         return TokenizerSpec(vocab, known.pattern if known else pattern or "gpt2")

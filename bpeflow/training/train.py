@@ -321,7 +321,9 @@ class _Training:
         log.info("superwords: the first stage, to %s entries", f"{self._settings.transition:,}")
         first = _Training(first_stage_settings(self._settings, within), None, self._observer).of_corpus(documents)
         if first.spec is None:
-            raise ConfigError(f"{self._settings.out_dir}: the first stage has no vocabulary: start over with --restart")
+            raise ConfigError(
+                f"{self._settings.out_dir}: the first stage has no vocabulary: start over with restart=True"
+            )
         self._begin_second_stage(first.spec)
         return first.report.corpus.bytes if first.report.corpus else None
 
