@@ -30,7 +30,7 @@ from bpeflow.vocab import Merge, Vocab, as_merges
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from bpeflow.config.keywords import LearnKeywords
+    from bpeflow.config.keywords import BackendName, LearnKeywords
     from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: Merges to learn before the clock and Ctrl-C are checked for the first time. With the slowest search (`max_search:
@@ -191,7 +191,7 @@ def learn_merges(
     special_tokens: str | Sequence[str] = END_OF_DOCUMENT,
     *,
     initial_merges: Iterable[Merge] = (),
-    backend: str = "auto",
+    backend: BackendName = "auto",
     progress: bool = False,
     observer: Observer | None = None,
     **options: Unpack[LearnKeywords],
