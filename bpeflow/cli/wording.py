@@ -27,7 +27,7 @@ SETTING = "setting "
 _NAME = r"(?<![\w./'\"`=-]){}(?![\w/'\"`=(:→[]|\.\w)"
 
 #: A keyword argument with its value, which is a literal of Python.
-_KEYWORD = re.compile(r"""(?<![^ (])(\w+)=(True|\d+|'[^']*'|"[^"]*"|\[[^]]*\]|\{[^}]*\})(?![\w/]|[,.]\w)""")
+_KEYWORD = re.compile(r"""(?<![^ (])([a-z]\w*)=(True|\d+|'[^']*'|"[^"]*"|\[[^]]*\]|\{[^}]*\})(?![\w/]|[,.]\w)""")
 
 #: The wording of the command that runs.
 _wordings: list[Wording] = []

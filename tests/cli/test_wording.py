@@ -41,6 +41,7 @@ def wording(*given: str, config: Path | None = None, command: str = "train") -> 
             "runs/out_dir/text_field.txt: 'vocab_size' \"out_dir\"",
             "runs/out_dir/text_field.txt: 'vocab_size' \"out_dir\"",
         ),
+        ("(PYTHONFAULTHANDLER=1 in the environment)", "(PYTHONFAULTHANDLER=1 in the environment)"),
         ("runs/resume=True/x vocab_size=16000.txt a=[a-z]", "runs/resume=True/x vocab_size=16000.txt a=[a-z]"),
         ("as in special_tokens['x']", "as in special_tokens['x']"),
         ("the input is a pattern: unmatched", "the input is a pattern: unmatched"),
