@@ -373,19 +373,19 @@ def _check_arrays(data: NDArray[Any], offsets: NDArray[Any], counts: NDArray[Any
 
 def _check_canonical(counts: PretokenCounts) -> None:
     """Compare the pre-tokens, as the constructor does not."""
-    hashes = pretoken_hashes(counts.data, counts.offsets)
+    data, offsets = counts.data, counts.offsets
+
+    def tokens(indices: NDArray[np.int64]) -> list[bytes]:
+        """Return the pre-tokens of a few indices."""
+        return [data[offsets[index] : offsets[index + 1]].tobytes() for index in indices.tolist()]
+
+    hashes = pretoken_hashes(data, offsets)
     ascending = np.sort(hashes)  # a tenth of the time that np.unique takes for its hash table
     repeated = ascending[1:][ascending[1:] == ascending[:-1]]
-    alike = np.flatnonzero(np.isin(hashes, repeated)).tolist() if len(repeated) else []  # runs of a character collide
-    if len({_pretoken(counts, place) for place in alike}) < len(alike):
+    alike = tokens(np.flatnonzero(np.isin(hashes, repeated)))  # ` .....` and `.......` may have the same hash
+    if len({*alike}) < len(alike):
         raise FormatError("a pre-token occurs twice")
-    del hashes, ascending
-    order = canonical_order(counts.data, counts.offsets[:-1], counts.offsets[1:], counts.counts)
-    for place in np.flatnonzero(order != np.arange(len(order))).tolist():
-        first, second = _pretoken(counts, place), _pretoken(counts, order[place])
+    order = canonical_order(data, offsets[:-1], offsets[1:], counts.counts)
+    for place in np.flatnonzero(order != np.arange(len(order)))[:1].tolist():
+        first, second = tokens(np.array([place, order[place]]))
         raise FormatError(f"pre-tokens of equal count are out of order: {first!r} before {second!r}")
-
-
-def _pretoken(counts: PretokenCounts, place: int) -> bytes:
-    """Return the pre-token at a place in canonical order."""
-    return counts.data[counts.offsets[place] : counts.offsets[place + 1]].tobytes()
