@@ -30,8 +30,7 @@ _wordings: list[Wording] = []
 
 def worded(message: str) -> str:
     """Return a message in the wording of the command that runs, with flags in place of keyword arguments."""
-    message = re.sub(r"\b\w+=True \((--\w+)\)", r"\1", message)
-    return _wordings[-1](message) if _wordings else message
+    return (_wordings or [Wording({}, Namespace())])[-1](message)
 
 
 def begin_wording(settings: Mapping[str, Setting] | None = None, options: Namespace | None = None) -> None:
