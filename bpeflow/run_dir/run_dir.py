@@ -22,7 +22,7 @@ from bpeflow._util.atomic import atomic_path, make_folder, publish, remove_parts
 from bpeflow.config import OutputSettings, Settings
 from bpeflow.corpus.files import STDIN
 from bpeflow.corpus.sources import DOCUMENTS
-from bpeflow.counting.segments import has_segments, remove_segments
+from bpeflow.counting.fingerprint import has_segments, remove_segments
 from bpeflow.counting.shards import Scratch, remove_left_behind
 from bpeflow.errors import ConfigError, FormatError, ResumeError
 from bpeflow.flow import MonitorSample, peak_memory

@@ -18,7 +18,7 @@ from bpeflow.backends import choose_backend
 from bpeflow.backends.base import EncodedWords, MergeSession, MergeStatistics, MergeTask, WordCounts
 from bpeflow.config import MergeSettings, check_vocab_sizes, make_settings
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.counting.thinning import Thinned
+from bpeflow.counting.report import Thinned
 from bpeflow.errors import ConfigError, explain_memory_error
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.progress import Observer, observer_for
