@@ -95,7 +95,7 @@ class TokenizerSpec:
             merges.ctypes.data,
             len(merges),
             first_level,
-            self.whole_tokens or vocab.merging_yields_all,
+            self.whole_tokens,
         )
         argument.kept = (tokens, ordinary, byte_ids, merges)  # it has their addresses alone
         return argument
