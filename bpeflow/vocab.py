@@ -493,10 +493,13 @@ class _VocabBuilder:
 
     def add_merges(self, merges: Iterable[Merge], max_tokens: int | None) -> tuple[Merge, ...]:
         """Add the tokens that merges make, up to `max_tokens` in all. Return these merges."""
-        taken = []
-        for left, right in as_merges(merges):
+        pairs = as_merges(merges)
+        if not self._reuse_tokens:
+            taken = pairs if max_tokens is None else pairs[: max(max_tokens - len(self.tokens), 0)]
+            self.tokens += map(b"".join, taken)
+            return taken
+        for number, (left, right) in enumerate(pairs):
             if max_tokens is not None and len(self.tokens) >= max_tokens:
-                break
+                return pairs[:number]
             self.add(left + right)
-            taken.append((left, right))
-        return tuple(taken)
+        return pairs
