@@ -56,7 +56,7 @@ MOST_MERGERS = 8
 _MEMORY_REMEDY = "use fewer counters (num_counter), a smaller chunk_size or memory_limit; or add memory"
 
 #: The remedy for end-of-text strings that are no special tokens.
-_END_OF_TEXT_REMEDY = "learned as ordinary text; to make them special tokens, set special_tokens to {tokens}"
+_END_OF_TEXT_REMEDY = "learned as ordinary text; to make them special tokens, give special_tokens={tokens}"
 
 log = logging.getLogger(__name__)
 
@@ -285,7 +285,7 @@ class CorpusCounter:
         if self.corpus.main_process_only:
             raise ConfigError(
                 "standard input, iterables and files in memory cannot be read by other processes: save them to files, "
-                "or use engine.kind: local"
+                "or use engine='local'"
             )
 
     def _segments(self, build: PipelineBuilder, cluster: ClusterCounting | None) -> SegmentFolder | None:

@@ -220,12 +220,12 @@ def has_manifest(folder: Path, fingerprint: Fingerprint) -> bool:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ResumeError(
             f"{path} is damaged, or not a manifest of bpeflow ({error}): its segments cannot be resumed. Start over "
-            "with --restart or in another out_dir"
+            "with restart=True or in another out_dir"
         ) from None
     if changes:
         raise ResumeError(
             f"the unfinished run in {folder.parent} counts something else ({'; '.join(changes)}). Undo the change to "
-            "resume it, or start over with --restart or in another out_dir"
+            "resume it, or start over with restart=True or in another out_dir"
         )
     return True
 

@@ -48,8 +48,8 @@ _READ_SIZE = 1 << 20
 
 #: The remedy for a file that changed while it was counted.
 FILE_CHANGED_REMEDY = (
-    "restore the file and its modification time and continue with --resume, or start over with --restart once it is "
-    "complete"
+    "restore the file and its modification time and continue with resume=True, or start over with restart=True once it "
+    "is complete"
 )
 
 log = logging.getLogger(__name__)
@@ -248,7 +248,7 @@ class SegmentFolder:
         except BaseException:
             if self._records:
                 text = format_size(sum(record.statistics.bytes for record in self._records))
-                log.warning("%s keeps finished segments, %s of text, for --resume", self.path, text)
+                log.warning("%s keeps finished segments, %s of text, for resume=True", self.path, text)
             raise
 
     def stages(self, runner: PipelineRunner) -> Stages:

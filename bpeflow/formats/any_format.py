@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bpeflow._util.text import as_path, unknown_name
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, TokenizerNotFoundError
 from bpeflow.formats import gpt2
-from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens
+from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens, warn_of_other_pattern
 from bpeflow.formats.untrusted import UNSUPPORTED
 from bpeflow.pretokenize.normalizer import load_normalizer
 from bpeflow.pretokenize.regex import load_pretokenizer, simplest_pattern
@@ -50,8 +50,8 @@ class Format:
         return (*self.files, *self.beside)
 
     def matches_name(self, path: Path) -> bool:
-        """Return whether a file has a name of this format."""
-        return path.name == self.file or bool(self.suffix and path.name.endswith(self.suffix))
+        """Return whether a file has a name of this format, whose ending may be in capitals."""
+        return path.name == self.file or bool(self.suffix and path.name.lower().endswith(self.suffix))
 
     def load(self, file: Path, *options: Any) -> TokenizerSpec:
         """Read a tokenizer, given the path of the main file, with options that the module takes."""
@@ -152,12 +152,7 @@ def load(
     vocab = add_special_tokens(vocab, special_tokens)
     if chosen in (None, spec.pattern):
         return replace(spec, vocab=vocab)
-    if load_pretokenizer(chosen).regex != spec.pretokenizer.regex:
-        log.warning(
-            "%s has the pattern %s, and text is split by %s instead, as asked, so its ids are others than those of "
-            "the tokenizer: leave out pattern (--pattern) to split by its own",
-            *(source if isinstance(source, str | Path) else type(source).__name__, spec.pattern, chosen),
-        )
+    warn_of_other_pattern(source if isinstance(source, str | Path) else type(source).__name__, spec.pattern, chosen)
     return replace(spec, vocab=vocab, pattern=chosen, unmatched="isolate")
 
 
@@ -218,7 +213,7 @@ def save(
     if not overwrite and (another or any(stale.exists() for stale in replaced)):
         raise AlreadyExistsError(
             f"{path} {'is' if is_file else 'holds'} {describe(path)}: write to another place, or give overwrite=True "
-            "(--overwrite) to replace it"
+            "to replace it"
         )
     paths = write(spec, path, format_.name, settings)
     for stale in replaced - {*paths}:
@@ -296,7 +291,7 @@ def find_format(path: Path) -> tuple[Format, Path]:
             if (path / name).is_file():
                 return find_format(path / name)
         files = ", ".join(known.file for known in FORMATS)
-        raise TokenizerNotFoundError(f"{path}: no tokenizer in this folder; need one of {files}")
+        raise TokenizerNotFoundError(f"{path.absolute()}: no tokenizer in this folder; need one of {files}")
     if not path.is_file():
         if path.exists():
             raise FormatError(f"{path}: is neither a regular file nor a folder")

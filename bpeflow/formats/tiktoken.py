@@ -80,7 +80,7 @@ def load(path: Path, pattern: Pattern | None = None, known: Description | None =
     found = find_ranks(content, path.parent)
     if known and found and known.pattern != found.pattern:
         log.warning(
-            "%s is a published file whose own pattern is %s, and known (--known) replaces it by %s, with other special "
+            "%s is a published file whose own pattern is %s, and known replaces it by %s, with other special "
             "tokens: leave out known for the tokenizer as it was published",
             *(path, found.pattern, known.pattern),
         )
@@ -89,9 +89,8 @@ def load(path: Path, pattern: Pattern | None = None, known: Description | None =
         if pattern is None:
             raise FormatError(
                 f"{path}: ranks without a pattern, and not one of the known published files: give the pattern and the "
-                "special tokens (pattern=, special_tokens=; --pattern, --special_tokens), or use the ranks as a "
-                "published tokenizer with the same ones (Tokenizer.load(…, known=NAME); bpeflow convert --known NAME): "
-                f"{', '.join(PUBLISHED)}"
+                "special tokens (pattern='…', special_tokens=['…']), or use the ranks as a published tokenizer with "
+                f"the same ones (known='NAME'): {', '.join(PUBLISHED)}"
             )
         arguments = Description(pattern)
     return _spec(path, tokens, ranks, arguments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,8 @@ from bpeflow.pretokenize.normalizer import load_normalizer
 from bpeflow.pretokenize.patterns import NAMED_REGEXES
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer, simplest_pattern
 from bpeflow.vocab import MOST_GAPS, Vocab
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -69,9 +72,13 @@ class TokenizerSpec:
     ) -> TokenizerSpec:
         """Return a spec with the pattern and normalizer that a vocabulary was trained with, unless others are given.
 
-        A vocabulary without a pattern, such as one made of a plain `dict`, gets GPT-2's.
+        A vocabulary without a pattern, such as one made of a plain `dict`, gets GPT-2's. Logs a warning if a given
+        pattern replaces another one.
         """
-        pattern = vocab.pattern or "gpt2" if pattern is None else simplest_pattern(pattern)
+        given = None if pattern is None else simplest_pattern(pattern)
+        pattern = given or vocab.pattern or "gpt2"
+        if vocab.pattern not in (None, pattern):
+            warn_of_other_pattern("the vocabulary", vocab.pattern, pattern)
         if unmatched is None:
             unmatched = vocab.unmatched if pattern == vocab.pattern else None
         if not isinstance(whole_tokens, bool):
@@ -99,6 +106,16 @@ class TokenizerSpec:
         )
         argument.kept = (tokens, ordinary, byte_ids, merges)  # it has their addresses alone
         return argument
+
+
+def warn_of_other_pattern(source: object, own: Pattern, pattern: Pattern) -> None:
+    """Log a warning if a pattern is another one than the source's own. Raises `PatternError`."""
+    if load_pretokenizer(pattern).regex != load_pretokenizer(own).regex:
+        log.warning(
+            "%s has the pattern %s, and text is split by %s instead, as asked, so its ids are others than those of "
+            "the tokenizer: leave out pattern to split by its own",
+            *(source, own, pattern),
+        )
 
 
 @runtime_checkable

@@ -123,8 +123,8 @@ def has_first_stage(unfinished: Path) -> bool:
 
 
 def start_over(folder: Path) -> str:
-    """Return the flag that discards the run whose results are in a folder, so that another one starts."""
-    return "--restart" if UNFINISHED in folder.parts[-2:] else "--overwrite"
+    """Return the setting that discards the run whose results are in a folder, so that another one starts."""
+    return "restart=True" if UNFINISHED in folder.parts[-2:] else "overwrite=True"
 
 
 def same_folder(one: Path | None, other: Path | None) -> bool:

@@ -154,7 +154,7 @@ class RunDir:
         if self._lock is not None and not self._lock.in_place():
             raise ConfigError(
                 f"the run folder {self.path} was renamed, removed or replaced during the run: if it still exists, give "
-                "it its name again and resume the run (--resume)"
+                "it its name again and resume the run (resume=True)"
             )
 
     def write_report(self, report: RunReport, started: float, name: str = REPORT_FILE) -> RunReport:
@@ -254,7 +254,7 @@ def publish_results(folder: Path, report: RunReport | None = None) -> None:
     try:
         report = report or read_report(unfinished, DONE_FILE)
     except FormatError as error:
-        raise ResumeError(f"{unfinished / DONE_FILE} is damaged: start over with --restart") from error
+        raise ResumeError(f"{unfinished / DONE_FILE} is damaged: start over with restart=True") from error
     new = _results(unfinished)
     kept = {*map(Path, report.files if report else ())} - {*new}
     stale = [path for path in _found(folder, RUN_FILES) if path.relative_to(folder) not in kept]

@@ -326,7 +326,7 @@ class MergeCheckpoint:
             return [], []
         check_same_settings(body["settings"], self._settings, self._path)
         if body["counts_sha256"] != self._digest_of_counts():
-            raise ResumeError(f"{self._path} was learned from other counts: start over with --restart")
+            raise ResumeError(f"{self._path} was learned from other counts: start over with restart=True")
         return merges, merge_counts
 
     def _digest_of_counts(self) -> str:
@@ -340,7 +340,7 @@ class MergeCheckpoint:
 
 
 def check_same_settings(
-    before: Mapping[str, Any], now: Mapping[str, Any], where: Path, start_over: str = "--restart"
+    before: Mapping[str, Any], now: Mapping[str, Any], where: Path, start_over: str = "restart=True"
 ) -> None:
     """Raise `ResumeError` if merges were learned with other settings than they are now."""
     if changes := setting_changes(_with_vocab_size(before), _with_vocab_size(now)):

@@ -30,7 +30,7 @@ from bpeflow.vocab import Merge, Vocab, as_merges
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from bpeflow.config.keywords import LearnKeywords
+    from bpeflow.config.keywords import BackendName, LearnKeywords
     from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: Merges to learn before the clock and Ctrl-C are checked for the first time. With the slowest search (`max_search:
@@ -191,7 +191,7 @@ def learn_merges(
     special_tokens: str | Sequence[str] = END_OF_DOCUMENT,
     *,
     initial_merges: Iterable[Merge] = (),
-    backend: str = "auto",
+    backend: BackendName = "auto",
     progress: bool = False,
     observer: Observer | None = None,
     **options: Unpack[LearnKeywords],
@@ -367,9 +367,9 @@ def warn_of_need(counts: WordCounts | EncodedWords, tokens: int) -> str:
     needed, available = memory_needed(words, positions, tokens), available_memory()
     need = (
         f"{words:,} distinct pre-tokens of {format_size(positions)} in total take about "
-        f"{format_size(needed)} with backend c. Have fewer of them (thin_rare "
-        "keeps a part of the rare ones, such as below=5,keep=0.1; max_bytes of a source takes a part of the documents),"
-        " or add memory. Counts in a run folder can be reused (--resume, or bpeflow merge)"
+        f"{format_size(needed)} with backend c. Have fewer of them "
+        "(thin_rare={'below': 5, 'keep': 0.1} keeps a part of the rare ones; max_bytes of a source takes a part of the "
+        "documents), or add memory. Counts in a run folder can be reused (resume=True, or bpeflow merge)"
     )
     if needed - _size_of_counts(words, positions) > available:
         size = format_size(available)
@@ -389,7 +389,7 @@ def warn_of_long_tokens(learned: LearnedMerges, settings: MergeSettings) -> None
     long = [token for token in new if len(token) > LONG_TOKEN]
     if long:
         log.warning(
-            "%s longer than %d bytes, such as %s; max_token_length: %d leaves their ids to shorter ones",
+            "%s longer than %d bytes, such as %s; max_token_length=%d leaves their ids to shorter ones",
             format_count(len(long), "token") + (" is" if len(long) == 1 else " are"),
             LONG_TOKEN,
             show_token(max(long, key=len), 40),

@@ -278,7 +278,7 @@ def test_a_damaged_manifest_is_an_error_with_the_remedy(
 ) -> None:
     fail_after(2, counter(corpus, tmp_path / "run", segment_size="8kb"), monkeypatch)
     damage(tmp_path / "run" / SEGMENTS / MANIFEST_FILE)
-    with pytest.raises(ResumeError, match=r"manifest\.json is damaged.*--restart"):
+    with pytest.raises(ResumeError, match=r"manifest\.json is damaged.*restart=True"):
         counter(corpus, tmp_path / "run", segment_size="8kb").count()
 
 

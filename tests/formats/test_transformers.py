@@ -306,7 +306,7 @@ def test_the_options_of_a_run_need_the_format() -> None:
 
 def test_all_files_of_the_folder_are_one_tokenizer(tokenizer: Tokenizer, tmp_path: Path) -> None:
     tokenizer.save(tmp_path, "huggingface", chat_template="chatml")
-    with pytest.raises(AlreadyExistsError, match=r"holds a tokenizer \(.*--overwrite"):
+    with pytest.raises(AlreadyExistsError, match=r"holds a tokenizer \(.*overwrite=True"):
         tokenizer.save(tmp_path, "huggingface", chat_template="phi3")
     (tmp_path / "chat_template.jinja").write_text("of another")  # which transformers would prefer
     tokenizer.save(tmp_path, "huggingface", chat_template="phi3", overwrite=True)
