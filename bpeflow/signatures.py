@@ -26,7 +26,7 @@ _MODELS = {
     "TrainKeywords": "bpeflow.config.Settings",
     "TokenizerKeywords": "bpeflow.config.Settings",
     "EncodeKeywords": "bpeflow.config.encoding.EncodeSettings",
-    "TransformersKeywords": "bpeflow.config.OutputSettings",
+    "TransformersKeywords": "bpeflow.config.TransformersSettings",
 }
 
 

@@ -87,9 +87,6 @@ class Vocab(Mapping[int, bytes]):
     normalizer: tuple[NormalizerName, ...]
     merge_counts: tuple[int | None, ...] | None
 
-    #: Whether merging the bytes of each ordinary token is known to yield that token.
-    merging_yields_all = False
-
     #: Whether no two ordinary tokens are known to be equal, and no special token to share its id with another string.
     _distinct = False
 
@@ -132,7 +129,6 @@ class Vocab(Mapping[int, bytes]):
         tokens: PackedBytes,
         special_tokens: dict[str, int],
         merge_ids: NDArray[np.uint32],
-        merging_yields_all: bool = False,
     ) -> Vocab:
         """Make a vocabulary whose ordinary tokens are all different, which need not be checked again.
 
@@ -140,7 +136,6 @@ class Vocab(Mapping[int, bytes]):
             tokens: the bytes of each id. Except for special tokens, no two are equal.
             special_tokens: as for the class.
             merge_ids: as the property has them.
-            merging_yields_all: whether merging the bytes of each ordinary token is known to yield that token.
 
         >>> vocab = Vocab.build([(b"t", b"h"), (b"th", b"e")])
         >>> Vocab.from_merge_ids(PackedBytes.of(vocab.tokens), {}, vocab.merge_ids).merges
@@ -149,7 +144,7 @@ class Vocab(Mapping[int, bytes]):
         vocab = cls(tokens, special_tokens, merge_ids)
         if vocab._merges_special_tokens or any(len(token) == 1 for token in special_tokens):
             return cls(tokens, special_tokens, vocab.merges)
-        vocab.__dict__.update(_distinct=True, merging_yields_all=merging_yields_all)
+        vocab.__dict__["_distinct"] = True
         return vocab
 
     def replaced(self, **changes: Any) -> Vocab:
@@ -166,7 +161,7 @@ class Vocab(Mapping[int, bytes]):
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what can be computed. Merges are pickled as ids if that form is known."""
         are_ids = "merge_ids" in self.__dict__ and not self._merges_special_tokens
-        names = (*_FIELDS, "packed_tokens", "merge_ids" if are_ids else "merges", "merging_yields_all", "_distinct")
+        names = (*_FIELDS, "packed_tokens", "merge_ids" if are_ids else "merges", "_distinct")
         return {name: getattr(self, name) for name in names}
 
     # ---- tokens by id ----

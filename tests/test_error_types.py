@@ -145,7 +145,6 @@ def test_no_special_tokens_may_be_none() -> None:
         (lambda t: Tokenizer.train(5, 300), r"the corpus is 5: give a file"),
         (lambda t: t.with_special_tokens(5), r"special_tokens is 5; it must be a list of strings, or map them to ids"),
         (lambda t: t.encode("a", allowed_special="<a>"), r"it must be .*, such as \{'<a>'\}"),
-        (lambda t: t.save("mine", "hf", eos=5), r"eos is 5; it must be str"),
         (
             lambda t: Tokenizer(t.vocab, t.merges, whole_tokens="yes"),
             r"whole_tokens is 'yes'; it must be True or False",
@@ -172,8 +171,6 @@ def test_no_special_tokens_may_be_none() -> None:
         (lambda t: t.id_to_token(1.5), r"an id is an integer, not float"),
         (lambda t: 5 in t, r"a token is str or bytes, not int; for an id use id_to_token"),
         (lambda t: t.decode(np.int64(5)), r"not int64; for a single sequence use decode"),
-        (lambda t: t.save("mine", "hf", eosx="a"), r"unknown option 'eosx'; did you mean 'eos'\?"),
-        (lambda t: t.to_transformers(overwrit=1), r"unknown option 'overwrit'; there are: eos, bos"),
         (
             lambda t: bpeflow.count(iter(["a"]), observer=print),
             r"observer is <built-in .*; it must be a bpeflow.Observer",

@@ -9,21 +9,18 @@ from datetime import datetime, timezone
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bpeflow._util.text import as_path, unknown_name
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, TokenizerNotFoundError
 from bpeflow.formats import gpt2
-from bpeflow.formats.tokenizer_spec import (
-    NO_OPTIONS,
-    TokenizerSpec,
-    TransformersOptions,
-    add_special_tokens,
-    warn_of_other_pattern,
-)
+from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens, warn_of_other_pattern
 from bpeflow.formats.untrusted import UNSUPPORTED
 from bpeflow.pretokenize.normalizer import load_normalizer
 from bpeflow.pretokenize.regex import load_pretokenizer, simplest_pattern
+
+if TYPE_CHECKING:
+    from bpeflow.config import TransformersSettings
 
 
 @dataclass(frozen=True)
@@ -164,7 +161,7 @@ def save(
     path: Path,
     name: str | None = None,
     overwrite: bool = False,
-    options: TransformersOptions = NO_OPTIONS,
+    options: Mapping[str, Any] | None = None,
 ) -> list[Path]:
     """Write a tokenizer and return the paths of its files.
 
@@ -199,10 +196,14 @@ def save(
         raise ConfigError(
             f"{path}: no format has files of this ending: name a folder, or a file that ends in {endings}"
         )
-    if options != NO_OPTIONS and (is_file or not format_.beside):
-        given = ", ".join(key for key, value in vars(options).items() if value != getattr(NO_OPTIONS, key))
+    settings = None
+    if options:
+        from bpeflow.config import TransformersSettings, make_settings  # pydantic
+
+        settings = make_settings(TransformersSettings, options)
+    if settings and settings.given and (is_file or not format_.beside):
         raise ConfigError(
-            f"{given}: only a folder in the huggingface format has a place for this; "
+            f"{', '.join(settings.given)}: only a folder in the huggingface format has a place for this; "
             + (f"{path} is the name of a file, so name a folder" if format_.beside else f"not {format_.name}")
         )
     replaced = {file} if is_file else {path / file_name for file_name in format_.all_files}
@@ -214,18 +215,18 @@ def save(
             f"{path} {'is' if is_file else 'holds'} {describe(path)}: write to another place, or give overwrite=True "
             "to replace it"
         )
-    paths = write(spec, path, format_.name, options)
+    paths = write(spec, path, format_.name, settings)
     for stale in replaced - {*paths}:
         stale.unlink(missing_ok=True)
     return paths
 
 
-def write(spec: TokenizerSpec, path: Path, name: str, options: TransformersOptions = NO_OPTIONS) -> list[Path]:
+def write(spec: TokenizerSpec, path: Path, name: str, settings: TransformersSettings | None = None) -> list[Path]:
     """Write a tokenizer like `save`, whatever is there. Formats without a place for the options ignore them."""
     format_, file, is_file = _target(path, name)
     if is_file or not format_.beside:
         return format_.save(spec, file)
-    paths: list[Path] = _module("transformers").save(spec, path, options)
+    paths: list[Path] = _module("transformers").save(spec, path, settings)
     return paths
 
 

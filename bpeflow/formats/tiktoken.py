@@ -114,7 +114,7 @@ def _spec(path: Path, tokens: PackedBytes, ranks: NDArray[np.int64], arguments: 
     merge_ids = recover_merge_ids(mergeable)
     # If merging yields every token from its own bytes, it makes no difference that tiktoken looks up pre-tokens first.
     yields_all = len(merge_ids) == int(np.count_nonzero(mergeable.lengths > 1))
-    vocab = Vocab.from_merge_ids(tokens, arguments.special_tokens, merge_ids, merging_yields_all=yields_all)
+    vocab = Vocab.from_merge_ids(tokens, arguments.special_tokens, merge_ids)
     return TokenizerSpec(vocab, arguments.pattern, not yields_all, arguments.unmatched, arguments.normalizer)
 
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 from enum import IntEnum
 from pathlib import Path
 
-from bpeflow.counting.segments import has_segments
+from bpeflow.counting.fingerprint import has_segments
 from bpeflow.formats.any_format import FORMATS, RUN_MARKS
 
 #: The report of a finished run, and the subfolder in which a run works until its results are complete.

@@ -27,8 +27,7 @@ from bpeflow.backends.base import MergeStatistics
 from bpeflow.config import Settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import setting_changes
-from bpeflow.counting.report import CorpusReport, CountingReport
-from bpeflow.counting.thinning import Thinned
+from bpeflow.counting.report import CorpusReport, CountingReport, Thinned
 from bpeflow.errors import FormatError, ResumeError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, tokenizer_hash
 from bpeflow.run_dir.layout import CHECKPOINT_FILE, REPORT_FILE, SETTINGS_FILE, UNFINISHED
