@@ -17,7 +17,6 @@ from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy
 from bpeflow.counting.count_files import Cut, NpzContent, explain_npz_errors, read_npz, read_tsv, write_npz, write_tsv
 from bpeflow.counting.shards import MAX_COUNT
-from bpeflow.counting.thinning import canonical_order, pretoken_hashes, thin
 from bpeflow.errors import CountOverflowError, FormatError, InputTypeError
 from bpeflow.flow.shared import Descriptor, owned
 
@@ -196,6 +195,7 @@ class PretokenCounts(Mapping[bytes, int]):
             CountOverflowError: a multiplied count does not fit 64 bits.
         """
         from bpeflow.config import ThinRare, make_settings  # pydantic, which counts alone do not need
+        from bpeflow.counting.thinning import thin
 
         chosen = make_settings(ThinRare, {"below": below, "keep": keep})
         thinned = thin(self, chosen.below, chosen.one_in)
@@ -373,6 +373,8 @@ def _check_arrays(data: NDArray[Any], offsets: NDArray[Any], counts: NDArray[Any
 
 def _check_canonical(counts: PretokenCounts) -> None:
     """Compare the pre-tokens, as the constructor does not."""
+    from bpeflow.counting.thinning import canonical_order, pretoken_hashes  # for files and thinned counts only
+
     data, offsets = counts.data, counts.offsets
 
     def tokens(indices: NDArray[np.int64]) -> list[bytes]:

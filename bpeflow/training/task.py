@@ -26,7 +26,7 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2
-from bpeflow.formats.tokenizer_spec import HasSpec, TokenizerSpec, TransformersOptions
+from bpeflow.formats.tokenizer_spec import HasSpec, TokenizerSpec
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.vocab import Merge, Vocab
 
@@ -117,8 +117,7 @@ def check_formats(settings: Settings, base: TokenizerSpec | None) -> None:
             vocab = Vocab.build((), settings.special_tokens, special_tokens_first=first, reuse_tokens=huggingface)
         with TemporaryDirectory() as folder:
             try:
-                options = TransformersOptions.of(settings.output)
-                formats.write(spec_of(vocab, settings, base), Path(folder), name, options)
+                formats.write(spec_of(vocab, settings, base), Path(folder), name, settings.output)
             except ConfigError as error:
                 raise ConfigError(f"output.{error}") from None
             except FormatError as error:
