@@ -1,4 +1,4 @@
-"""Which tokens the merging of their own bytes yields: the native encoder finds out without merging most of them."""
+"""Tokens as pre-tokens: which of them their own bytes become, as the native encoder finds out for its short tokens."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_each_token_is_merged_as_defined(vocab: Vocab) -> None:
 
 
 def test_a_merge_across_the_middle_comes_first() -> None:
-    """The bytes of `abbc` become `a`, `bb`, `c`, as its sides would: only in `aa` does the leftmost of equals win."""
+    """The bytes of the token `abbc` become `a`, `bb`, `c`."""
     vocab = Vocab.build([(b"b", b"b"), (b"a", b"b"), (b"b", b"c"), (b"ab", b"bc"), (b"a", b"a"), (b"a", b"aa")])
     encoder = NativeEncoder(TokenizerSpec(vocab, r"(?s).+"))
     assert encoder.encode(b"abbc", NO_SPECIAL_TOKENS) == [97, 256, 99]
