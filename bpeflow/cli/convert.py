@@ -12,6 +12,7 @@ from bpeflow.cli.settings import add_settings, settings_of
 from bpeflow.config import OutputSettings, make_settings
 from bpeflow.formats import any_format, hub
 from bpeflow.formats.tokenizer_spec import TransformersOptions
+from bpeflow.run_dir.run_files import report_of_tokenizer
 
 _CONVERT = """\
 Write a tokenizer in another format: gpt2 (vocab.json, merges.txt and bpeflow.json), huggingface (tokenizer.json, and
@@ -45,7 +46,10 @@ def convert_parser() -> Parser:
 def run_convert(options: Namespace) -> None:
     """Convert a tokenizer."""
     set_up_logging()
-    output = make_settings(OutputSettings, {"formats": "huggingface", **settings_of(options)})
+    report = report_of_tokenizer(options.source)
+    takes_options = any_format.takes_options(options.target, options.to)
+    of_run = report.settings["output"] if report and takes_options else {}
+    output = make_settings(OutputSettings, {**of_run, "formats": "huggingface", **settings_of(options)})
     spec = hub.load_pretrained(str(options.source), **description(options))
     for path in any_format.save(spec, options.target, options.to, options.overwrite, TransformersOptions.of(output)):
         print(path)  # noqa: T201

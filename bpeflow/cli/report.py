@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-from bpeflow.cli.parser import Parser
+from bpeflow.cli.parser import Parser, page_file
 from bpeflow.run_dir.layout import PAGE_FILE
 
 _DESCRIPTION = """\
@@ -23,7 +23,11 @@ def report_parser() -> Parser:
     parser = Parser("report", _DESCRIPTION, "RUN [flags]")
     parser.add_argument("run", metavar="RUN", type=Path, help="run folder")
     parser.add_output(
-        "--out", "-o", metavar="FILE", help="page to write (default: report.html in the run folder, replaced)"
+        "--out",
+        "-o",
+        metavar="FILE",
+        type=page_file,
+        help="page to write (default: report.html in the run folder, replaced)",
     )
     parser.add_argument(
         "--sample", metavar="PATH", nargs="+", action="extend", default=[],

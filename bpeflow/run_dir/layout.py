@@ -65,6 +65,13 @@ def vocab_subfolder(size: int) -> str:
     return f"vocab_{size}"
 
 
+def is_of_run(path: Path) -> bool:
+    """Return whether a file is one of a run that something is read from: any but the page."""
+    folders = path.resolve().parents[:2]
+    is_there = any((folder / mark).exists() for folder in folders for mark in RUN_MARKS)
+    return is_there and path.name != PAGE_FILE and any(path.match(pattern) for pattern in RUN_FILES)
+
+
 class Phase(IntEnum):
     """How far the unfinished run in a folder has come.
 

@@ -194,7 +194,7 @@ def read_report(folder: Path, name: str = REPORT_FILE) -> RunReport | None:
 
 
 def report_of_tokenizer(tokenizer: Path) -> RunReport | None:
-    """Read the report of the run that has made a tokenizer: the run folder, or a file or a smaller size in it, if any."""
+    """Read the report of the run that has made a tokenizer, if any: the run folder, or a file or smaller size in it."""
     folder = tokenizer.resolve()
     try:
         if report := read_report(folder):

@@ -168,7 +168,7 @@ def _load(path: Path, settings: Settings) -> TokenizerSpec:
 def _superwords_of(path: Path, base: TokenizerSpec) -> dict[str, Any]:
     """Return the settings with which a tokenizer learned superwords, by its run's report, else by its pattern."""
     report = report_of_tokenizer(path)
-    theirs = report.settings if report else {"superwords": True, "superword_pattern": "superbpe"}
+    theirs: Mapping[str, Any] = report.settings if report else {"superwords": True, "superword_pattern": "superbpe"}
     if not theirs.get("superwords") or _regex(theirs["superword_pattern"]) != _regex(base.pattern):
         return {}
     known = {name: theirs[name] for name in DECIDING_SUPERWORDS if name in theirs}

@@ -333,24 +333,28 @@ def test_unknown_settings_of_a_config_are_refused(
     run: Path, corpus: Path, out: Path, tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "config.yaml"
-    config.write_text(f"input: {corpus}\nseperator: x\nvocab_sze: 300\n")
+    config.write_text(f"input: {corpus}\nseperator: x\nvocab_sze: 300\nquiet: true\n")
     tokenizers = ["--tokenizer", run] if command in ("encode", "evaluate") else [run] * (1 + (command == "diff"))
     flags = [command, *map(str, tokenizers), "--config", str(config)]
     assert main([*flags, "--out", str(out)] if command == "encode" else flags) == 2
     err = capsys.readouterr().err
     assert f"{config}: unknown setting seperator (did you mean separator?)" in err
     assert f"{config}: unknown setting vocab_sze (did you mean vocab_size?)" in err
+    assert f"{config}: unknown setting quiet (give the flag --quiet)" in err
     assert not out.exists()
 
 
-def test_a_config_may_have_the_settings_of_encode_and_train(run: Path, corpus: Path, out: Path, tmp_path: Path) -> None:
-    """Those that only train has, and those of a run (`overwrite`), are ignored; the rest apply."""
+def test_a_config_may_have_the_settings_of_encode_and_train(
+    run: Path, corpus: Path, out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those that only train has are ignored, and, with a message, those of a run (`overwrite`); the rest apply."""
     config = tmp_path / "config.yaml"
-    flags = ["encode", "--tokenizer", str(run), "--out", str(out), "--quiet"]
+    flags = ["encode", "--tokenizer", str(run), "--out", str(out)]
     config.write_text(
         f"input: {corpus}\nindex: true\ndtype: uint32\nvocab_size: 300\nmonitor.interval: 2\noverwrite: true\n"
     )
     assert main([*flags, "--config", str(config)]) == 0
+    assert f"INFO: {config}: ignored, as train has it, too (give it as a flag): overwrite\n" in capsys.readouterr().err
     assert load_tokens(out).dtype == "uint32"
     assert out.with_name(f"{out.name}.idx").exists()
     assert main([*flags, "--config", str(config)]) == 2

@@ -194,17 +194,18 @@ def test_extending_a_tokenizer_with_superwords_continues_its_second_stage(
     caplog.set_level("INFO")
     values = {**corpus_in(tmp_path), "pattern": "o200k", "superword_pattern": pattern, "max_words": 2}
     train({**values, "vocab_size": 294, "out_dir": tmp_path / "run", "output": "huggingface"})
-    corpus, whole = values["input"], train({**values, "vocab_size": 302})
+    whole = train({**values, "vocab_size": 302}).tokenizer
+    extended = {"input": values["input"], "vocab_size": 302}
     for base in (tmp_path / "run", tmp_path / "run" / "tokenizer.json"):
-        for given in ({}, {"superwords": True}):
+        for superwords in ({}, {"superwords": True}):
             caplog.clear()
-            more = bpeflow.Tokenizer.train(corpus, 302, init_from=base, **given)
-            assert (more.vocab.tokens, more.pattern) == (whole.tokenizer.vocab.tokens, whole.tokenizer.pattern)
-            assert (f"{base} has superwords, and so may new tokens" in caplog.text) == (not given)
-        given = {"superwords": True, "max_words": 3}
-        assert bpeflow.Tokenizer.train(corpus, 302, init_from=base, **given).vocab.tokens != whole.tokenizer.vocab.tokens
-        words = bpeflow.Tokenizer.train(corpus, 302, init_from=base, superwords=False).vocab.tokens
-        assert max(len(token.split()) for token in words) > 2  # by its pattern, without limits
+            more = train({**extended, "init_from": base, **superwords}).tokenizer
+            assert (more.vocab.tokens, more.pattern) == (whole.vocab.tokens, whole.pattern)
+            assert (f"{base} has superwords, and so may new tokens" in caplog.text) == (not superwords)
+        more = train({**extended, "init_from": base, "superwords": True, "max_words": 3}).tokenizer
+        assert more.vocab.tokens != whole.vocab.tokens
+        more = train({**extended, "init_from": base, "superwords": False}).tokenizer  # by its pattern, without limits
+        assert max(len(token.split()) for token in more.vocab.tokens) > 2
 
 
 def test_without_its_run_a_tokenizer_with_superwords_is_known_by_its_pattern() -> None:
