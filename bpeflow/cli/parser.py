@@ -267,14 +267,6 @@ def output_file(text: str) -> Path:
     return Path(text)
 
 
-def page_file(text: str) -> Path:
-    """Parse the path of a page to write, as `output_file` does."""
-    path = output_file(text)
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise argparse.ArgumentTypeError(f"{text!r} does not end in .html, and a page is HTML")
-    return path
-
-
 def names(text: str) -> list[str]:
     """Parse comma-separated names."""
     return [name.strip() for name in text.split(",")]

@@ -128,7 +128,9 @@ def corpus_of(
     Raises `ConfigError`.
     """
     config = read_config(options.config)
-    refuse_unknown(config, (model, Settings), str(options.config), vars(options))
+    if flags := config.keys() & vars(options).keys() - Settings.model_fields.keys() - ARGUMENTS.keys():
+        raise ConfigError(f"{options.config}: {', '.join(sorted(flags))}: give as a flag, not in a config")
+    refuse_unknown(config, (model, Settings), str(options.config))
     _add_arguments(options, config)
     ignored = Settings.model_fields.keys() - CorpusSettings.model_fields.keys() - {"engine"}
     if shared := [key for key in config if key in model.model_fields.keys() & ignored]:

@@ -94,13 +94,11 @@ def replace(values: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, A
     return {**{key: value for key, value in values.items() if key not in replaced}, **others}
 
 
-def refuse_unknown(
-    values: Mapping[str, Any], models: Sequence[type[BaseModel]], where: str, flags: Collection[str]
-) -> None:
-    """Raise `UnknownSettingError` for the keys of a config, `where`, that no command has. Name flag or nearest."""
-    unknown = {key: key in flags and f" (give the flag --{key})" for key in values if not _command_with(key)}
+def refuse_unknown(values: Mapping[str, Any], models: Sequence[type[BaseModel]], where: str) -> None:
+    """Raise `UnknownSettingError` for the keys of a config, `where`, that no command has, with the models' nearest."""
+    unknown = [key for key in values if not _command_with(key)]
     if unknown:
-        lines = [one_line(f"{where}: unknown setting {key}{unknown[key] or _nearest(models, key)}") for key in unknown]
+        lines = [one_line(f"{where}: unknown setting {key}{_nearest(models, key)}") for key in unknown]
         raise UnknownSettingError("\n".join(lines))
 
 

@@ -161,7 +161,7 @@ def _load(
         if base not in names.values():
             path = str(as_path(baseline, "baseline"))
             try:
-                given.setdefault(path, Tokenizer.from_pretrained(path))
+                given[path] = given.get(path) or Tokenizer.from_pretrained(path)
             except TokenizerNotFoundError as error:
                 raise TokenizerNotFoundError(f"baseline {error}; the tokenizers are: {', '.join(given)}") from None
             names = {**short_names([*given]), **names}

@@ -189,11 +189,10 @@ def save(
         raise AlreadyExistsError(f"{file.parent} is the folder of a training run: write to another folder")
     if not is_file and (others := _formats_named(path)):
         raise ConfigError(f"{path} has the ending of the {others[0].name} format, not of {format_.name}: name a folder")
+    endings = ", ".join(known.suffix for known in FORMATS if known.suffix)
     if not is_file and path.exists() and not path.is_dir():
-        endings = ", ".join(known.suffix for known in FORMATS if known.suffix)
         raise AlreadyExistsError(f"{path} is a file: name a folder, or a file that ends in one of {endings}")
     if not is_file and not path.exists() and path.suffix[1:].isalpha():  # unlike that of a folder named v1.5
-        endings = ", ".join(known.suffix for known in FORMATS if known.suffix)
         raise ConfigError(
             f"{path}: no format has files of this ending: name a folder, or a file that ends in {endings}"
         )

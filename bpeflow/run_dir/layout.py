@@ -67,9 +67,8 @@ def vocab_subfolder(size: int) -> str:
 
 def is_of_run(path: Path) -> bool:
     """Return whether a file is one of a run that something is read from: any but the page."""
-    folders = path.resolve().parents[:2]
-    is_there = any((folder / mark).exists() for folder in folders for mark in RUN_MARKS)
-    return is_there and path.name != PAGE_FILE and any(path.match(pattern) for pattern in RUN_FILES)
+    is_named_so = path.name != PAGE_FILE and any(path.match(pattern) for pattern in RUN_FILES)
+    return is_named_so and any((folder / REPORT_FILE).exists() for folder in path.resolve().parents[:2])
 
 
 class Phase(IntEnum):

@@ -81,10 +81,8 @@ def resolve_initial(settings: Settings, base: TokenizerSpec | None = None) -> tu
     specials = base.vocab.special_tokens
     theirs = sorted(specials, key=specials.__getitem__)
     ours = settings.special_tokens if "special_tokens" in given else ()
-    superwords = _superwords_of(path, base) if settings.superwords or "superwords" not in given else {}
-    superwords = {name: value for name, value in superwords.items() if name not in given}
-    if "superwords" in superwords:
-        log.info("init_from: %s has superwords, and so may new tokens (superwords: false for words only)", path)
+    refused = "superwords" in given and not settings.superwords
+    superwords = {} if refused else _superwords_of(path, base, given)
     settings = settings.model_copy(
         update={
             "pattern": base.pattern,
@@ -165,14 +163,15 @@ def _load(path: Path, settings: Settings) -> TokenizerSpec:
     return base
 
 
-def _superwords_of(path: Path, base: TokenizerSpec) -> dict[str, Any]:
-    """Return the settings with which a tokenizer learned superwords, by its run's report, else by its pattern."""
+def _superwords_of(path: Path, base: TokenizerSpec, given: Container[str]) -> dict[str, Any]:
+    """Return the settings of a tokenizer's superwords that are not given, by its run's report, else by its pattern."""
     report = report_of_tokenizer(path)
     theirs: Mapping[str, Any] = report.settings if report else {"superwords": True, "superword_pattern": "superbpe"}
     if not theirs.get("superwords") or _regex(theirs["superword_pattern"]) != _regex(base.pattern):
         return {}
-    known = {name: theirs[name] for name in DECIDING_SUPERWORDS if name in theirs}
-    return {**known, "superword_pattern": base.pattern}
+    log.info("init_from: %s has superwords: its second stage continues (without limits by superwords: false)", path)
+    theirs = {**theirs, "superword_pattern": base.pattern}
+    return {name: theirs[name] for name in DECIDING_SUPERWORDS if name in theirs and name not in given}
 
 
 def _regex(pattern: Pattern) -> Pattern:

@@ -333,14 +333,16 @@ def test_unknown_settings_of_a_config_are_refused(
     run: Path, corpus: Path, out: Path, tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "config.yaml"
-    config.write_text(f"input: {corpus}\nseperator: x\nvocab_sze: 300\nquiet: true\n")
+    config.write_text(f"input: {corpus}\nseperator: x\nvocab_sze: 300\n")
     tokenizers = ["--tokenizer", run] if command in ("encode", "evaluate") else [run] * (1 + (command == "diff"))
     flags = [command, *map(str, tokenizers), "--config", str(config)]
     assert main([*flags, "--out", str(out)] if command == "encode" else flags) == 2
     err = capsys.readouterr().err
     assert f"{config}: unknown setting seperator (did you mean separator?)" in err
     assert f"{config}: unknown setting vocab_sze (did you mean vocab_size?)" in err
-    assert f"{config}: unknown setting quiet (give the flag --quiet)" in err
+    config.write_text(f"input: {corpus}\nquiet: true\nindex: true\n")
+    assert main([*flags, "--out", str(out)] if command == "encode" else flags) == 2
+    assert f"{config}: quiet: give as a flag, not in a config\n" in capsys.readouterr().err
     assert not out.exists()
 
 

@@ -111,12 +111,7 @@ def test_a_vocabulary_size_in_thousands(corpus: Path) -> None:
             ["encode", "--tokenizer", "x", "--input", "c", "--out", "-", "--index"],
             "--out -: standard output takes the ids of one file in binary; index needs a file",
         ),
-        (
-            ["encode", "--tokenizer", "ok", "--input", "c", "--out", "o", "--sampled"],
-            "--sampled: has no effect without a source with max_bytes; leave it out",
-        ),
-        (["report", "ok", "-o", "x.pdf"], "--out: 'x.pdf' does not end in .html, and a page is HTML"),
-        (["show", "ok", "x", "--html", "x"], "--html: 'x' does not end in .html, and a page is HTML"),
+        (["report", "ok", "-o", "x.pdf"], "--out: x.pdf does not end in .html, and a page is HTML"),
         (["encode"], "missing: --tokenizer, --out (see bpeflow encode --help)"),
         (["merge", "--counts", "x", "--pattern", "x"], "--pattern concerns counting, which merge does not repeat"),
         (["merge", "--counts", "none"], "no counts at none: no such file or folder"),

@@ -131,20 +131,18 @@ def test_show_writes_a_page(capsys: pytest.CaptureFixture[str], tokenizer: str, 
 
 
 def test_files_are_replaced_only_if_asked(capsys: pytest.CaptureFixture[str], tokenizer: str, corpus: str) -> None:
-    mine, page = Path(corpus).read_bytes(), f"{corpus}.html"
-    Path(page).write_bytes(mine)
+    mine = Path(corpus).read_bytes()
     figures = ("evaluate", "--tokenizer", tokenizer, "--input", corpus, "--quiet", "--json")
-    pages = (("show", tokenizer, "low", "--html"), ("report", tokenizer, "--out"))
-    for command, path in ((figures, corpus), (pages[0], page), (pages[1], page), (("counts", "none"), corpus)):
-        message = f"{path}: already exists; name another file, or give --overwrite to replace it"
-        assert message in failure(capsys, *command, path)
-        assert Path(path).read_bytes() == mine
+    for command in (figures, ("show", tokenizer, "low", "--html"), ("report", tokenizer, "--out"), ("counts", "none")):
+        message = f"{corpus}: already exists; name another file, or give --overwrite to replace it"
+        assert message in failure(capsys, *command, corpus)
+        assert Path(corpus).read_bytes() == mine
     folder = str(Path(corpus).parent)
-    for command in (figures, *pages):
+    for command in (figures, ("show", tokenizer, "low", "--html"), ("report", tokenizer, "--out")):
         assert f"{folder}: is a folder; output can only create" in failure(capsys, *command, folder)
-    for command, path in ((figures, corpus), (("show", tokenizer, "--input", page, "--html"), page)):
-        assert "is one of the input files and would be overwritten" in failure(capsys, *command, path, "--overwrite")
-        assert Path(path).read_bytes() == mine
+    for command in (figures, ("show", tokenizer, "--input", corpus, "--html")):
+        assert "is one of the input files and would be overwritten" in failure(capsys, *command, corpus, "--overwrite")
+        assert Path(corpus).read_bytes() == mine
     for _ in range(2):
         assert main([*figures, f"{corpus}.json", "--overwrite"]) == 0
     capsys.readouterr()

@@ -202,13 +202,11 @@ def test_a_field_of_records_is_reported_if_there_are_none(tmp_path: Path, caplog
     text, lines = tmp_path / "a.txt", tmp_path / "a.jsonl"
     text.write_text("text", encoding="utf-8")
     lines.write_text('{"body": "text"}', encoding="utf-8")
-    message = "text_field: has no effect, because no input is in the format jsonl"
+    message = "text_field: has no effect, because no input is JSON Lines"
     assert warnings_about(caplog, text, text_field="body") == [message]
     assert warnings_about(caplog, text, lines, text_field="body") == []
-    source = {"paths": str(text), "text_column": "body"}
-    assert warnings_about(caplog, source) == [message.replace("field", "column").replace("jsonl", "parquet")]
     bpeflow.count(iter([{"body": "text"}]), text_field="body", special_tokens=["<|endoftext|>"])
-    assert len(caplog.messages) == 1
+    assert not caplog.messages
 
 
 def test_files_that_are_empty_or_named_twice_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
