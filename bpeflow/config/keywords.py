@@ -19,6 +19,7 @@ Paths = str | Path | Sequence[str | Path]
 #: A number of bytes, as ``8_000_000`` or ``"8mb"``.
 Size = int | str
 
+BackendName = Literal["auto", "omp", "c", "python"]
 TokenizerFormat = Literal["huggingface", "tiktoken"]
 CorpusFormat = Literal["auto", "text", "jsonl", "parquet"]
 
@@ -130,7 +131,7 @@ class RunKeywords(CountKeywords, LearnKeywords, total=False):
     """Further settings of any training of one vocabulary."""
 
     pattern: str | Sequence[str]
-    backend: str
+    backend: BackendName
     init_from: str | Path | HasSpec | Vocab | None
     superwords: bool
     superword_pattern: str | Sequence[str]

@@ -422,7 +422,7 @@ class Settings(CountSettings, MergeSettings):
         if not self.superwords:
             for name in ("superword_pattern", "transition_size", "max_words", "colon_rule"):
                 if getattr(self, name) != type(self).model_fields[name].default:
-                    raise ValueError(f"{name}: has no effect without superwords; add superwords: true (--superwords)")
+                    raise ValueError(f"{name}: has no effect without superwords; add superwords=True")
             return self
         if self.skip_merge:
             raise ValueError("skip_merge and superwords: give one of the two, as superwords are learned after merges")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shlex
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
@@ -48,8 +47,8 @@ _END_OF_TEXT = re.compile(
 #: The name of a table in text, and what becomes of it.
 _TABLE = re.compile(r"\.[ct]sv(\.\w+)?$", re.IGNORECASE)
 _AS_TEXT = (
-    "read as plain text, commas and quotes included: convert the texts to JSON Lines or Parquet (or use input_format: "
-    "text if that is meant)"
+    "read as plain text, commas and quotes included: convert the texts to JSON Lines or Parquet (or use "
+    "input_format='text' if that is meant)"
 )
 
 log = logging.getLogger(__name__)
@@ -169,18 +168,18 @@ class FirstLook:
                 name,
                 ", ".join(f"{token!r} {format_count(times, 'time')}" for token, times in found.items()),
                 format_size(len(data)),
-                self.remedy.format(tokens=shlex.join(tokens)),
+                self.remedy.format(tokens=tokens),
             )
         if file.format == "text" and file.guessed and is_json_lines(data[:START_BYTES]):
             log.warning(
-                "%s: read as plain text, braces and field names included, but looks like JSON Lines: use input_format: "
-                "jsonl, or name it .jsonl (or input_format: text if that is meant)",
+                "%s: read as plain text, braces and field names included, but looks like JSON Lines: use "
+                "input_format='jsonl', or name it .jsonl (or input_format='text' if that is meant)",
                 name,
             )
         elif file.format == "text" and file.guessed and is_json_file(file.name, data[:START_BYTES]):
             log.warning(
                 "%s: read as plain text, brackets and field names included, but looks like JSON: convert it to JSON "
-                "Lines, for instance by jq -c '.[]' (or use input_format: text if that is meant)",
+                "Lines, for instance by jq -c '.[]' (or use input_format='text' if that is meant)",
                 name,
             )
         if data and self.rules.pretokenizer.custom:
@@ -254,7 +253,7 @@ def report_unmatched(documents: DocumentStatistics, settings: CountSettings) -> 
     share = f"{percent:.1f} % of the text ({format_size(unmatched)})"
     if settings.unmatched == "drop":
         log.warning(
-            "pattern: %s is matched by nothing and dropped, e.g. %s; unmatched: isolate keeps it", share, example
+            "pattern: %s is matched by nothing and dropped, e.g. %s; unmatched='isolate' keeps it", share, example
         )
     elif simplest_pattern(settings.pattern) == PUBLISHED_PATTERNS["superbpe"]:  # superwords are between its matches
         pass

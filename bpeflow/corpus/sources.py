@@ -98,7 +98,7 @@ def each_document_once(settings: AnyCorpusSettings, sampled: bool = True) -> Any
     if parts and sampled:
         log.info("only random samples of these sources are read: %s", ", ".join(parts))
     elif parts:
-        log.info("max_bytes is ignored: whole sources are encoded (--sampled for the samples): %s", ", ".join(parts))
+        log.info("max_bytes is ignored: whole sources are encoded (sampled=True for the samples): %s", ", ".join(parts))
     once = {"weight": 1} if sampled else {"weight": 1, "max_bytes": None}
     return settings.model_copy(update={"sources": tuple(source.model_copy(update=once) for source in sources)})
 

@@ -17,7 +17,6 @@ from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy
 from bpeflow.counting.count_files import Cut, NpzContent, explain_npz_errors, read_npz, read_tsv, write_npz, write_tsv
 from bpeflow.counting.shards import MAX_COUNT
-from bpeflow.counting.thinning import canonical_order, pretoken_hashes, thin
 from bpeflow.errors import CountOverflowError, FormatError, InputTypeError
 from bpeflow.flow.shared import Descriptor, owned
 
@@ -196,6 +195,7 @@ class PretokenCounts(Mapping[bytes, int]):
             CountOverflowError: a multiplied count does not fit 64 bits.
         """
         from bpeflow.config import ThinRare, make_settings  # pydantic, which counts alone do not need
+        from bpeflow.counting.thinning import thin
 
         chosen = make_settings(ThinRare, {"below": below, "keep": keep})
         thinned = thin(self, chosen.below, chosen.one_in)
@@ -373,13 +373,21 @@ def _check_arrays(data: NDArray[Any], offsets: NDArray[Any], counts: NDArray[Any
 
 def _check_canonical(counts: PretokenCounts) -> None:
     """Compare the pre-tokens, as the constructor does not."""
-    hashes = pretoken_hashes(counts.data, counts.offsets)
-    hashes.sort()  # a tenth of the time that np.unique takes for its hash table
-    if np.any(hashes[1:] == hashes[:-1]) and len(set(counts)) < len(counts):
+    from bpeflow.counting.thinning import canonical_order, pretoken_hashes  # for files and thinned counts only
+
+    data, offsets = counts.data, counts.offsets
+
+    def tokens(indices: NDArray[np.int64]) -> list[bytes]:
+        """Return the pre-tokens of a few indices."""
+        return [data[offsets[index] : offsets[index + 1]].tobytes() for index in indices.tolist()]
+
+    hashes = pretoken_hashes(data, offsets)
+    ascending = np.sort(hashes)  # a tenth of the time that np.unique takes for its hash table
+    repeated = ascending[1:][ascending[1:] == ascending[:-1]]
+    alike = tokens(np.flatnonzero(np.isin(hashes, repeated)))  # ` .....` and `.......` may have the same hash
+    if len({*alike}) < len(alike):
         raise FormatError("a pre-token occurs twice")
-    order = canonical_order(counts.data, counts.offsets[:-1], counts.offsets[1:], counts.counts)
-    for place in np.flatnonzero(order != np.arange(len(order))).tolist():
-        first, second = (
-            counts.data[counts.offsets[index] : counts.offsets[index + 1]].tobytes() for index in (place, order[place])
-        )
+    order = canonical_order(data, offsets[:-1], offsets[1:], counts.counts)
+    for place in np.flatnonzero(order != np.arange(len(order)))[:1].tolist():
+        first, second = tokens(np.array([place, order[place]]))
         raise FormatError(f"pre-tokens of equal count are out of order: {first!r} before {second!r}")

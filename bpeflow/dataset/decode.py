@@ -79,7 +79,7 @@ def decode_file(
         if not any_tokenizer and file.tokenizer_hash != expected:
             raise FormatError(
                 f"{file.path}: was made by another tokenizer, with {_difference(file, tokenizer)}; decode it with that "
-                "tokenizer, or pass --any_tokenizer (any_tokenizer=True) to decode it anyway"
+                "tokenizer, or pass any_tokenizer=True to decode it anyway"
             )
     path = Path(dst)
     sources = (

@@ -246,14 +246,12 @@ def _warn(encoded: EncodedCorpus, encoder: ChunkEncoder, tokens: TokenSet) -> No
     for split, own in (("train", documents - encoded.val_documents), ("val", encoded.val_documents)):
         if split in tokens.splits and documents and not own:
             empty, all_ = tokens.splits[split], format_count(documents, "document")
-            log.warning(
-                "%s: has none of the %s: give another --val_fraction or --seed (val_fraction=, seed=)", empty, all_
-            )
+            log.warning("%s: has none of the %s: give another val_fraction or seed", empty, all_)
     indexed = tokens.has_index and tokens.layout != "megatron"  # whose readers join documents, each with its end token
     separated = tokens.options.end_token is not None or encoder.end_id is not None or indexed
     if not separated and documents > 1:
         ends = "give end_token" if encoder.tokenizer.special_tokens else "the tokenizer has no special tokens"
-        index = "" if tokens.has_index else ", or add an index (--index)"
+        index = "" if tokens.has_index else ", or add an index (index=True)"
         log.warning("%s: nothing separates its %d documents; %s%s", path, documents, ends, index)
 
 

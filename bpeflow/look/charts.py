@@ -158,7 +158,7 @@ def draw_monitored(charts: Charts, monitored: Sequence[Mapping[str, Any]]) -> It
     """Yield figures of the samples of the monitor."""
     samples = [sample for sample in monitored if "counter" in sample["stages"]]
     if len(samples) < 2:
-        why = "There are fewer than two samples: a run with --do_monitor takes one every monitor.interval seconds."
+        why = "There are fewer than two samples: a run with the monitor takes one every monitor.interval seconds."
         yield figure("Throughput and queues", "", why)
         return
     times = [sample["elapsed"] for sample in samples]

@@ -155,7 +155,7 @@ class Pretokenizer:
         at = at or f"character {unmatched.start}"
         return (
             f"the pattern {self.regex!r} does not match {unmatched.example}, at {at}; "
-            "extend the pattern, or use unmatched: isolate to make pre-tokens of such text"
+            "extend the pattern, or use unmatched='isolate' to make pre-tokens of such text"
         )
 
     def finds_anything(self, text: str) -> bool:

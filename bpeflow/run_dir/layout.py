@@ -24,7 +24,7 @@ from __future__ import annotations
 from enum import IntEnum
 from pathlib import Path
 
-from bpeflow.counting.segments import has_segments
+from bpeflow.counting.fingerprint import has_segments
 from bpeflow.formats.any_format import FORMATS, RUN_MARKS
 
 #: The report of a finished run, and the subfolder in which a run works until its results are complete.
@@ -129,8 +129,8 @@ def has_first_stage(unfinished: Path) -> bool:
 
 
 def start_over(folder: Path) -> str:
-    """Return the flag that discards the run whose results are in a folder, so that another one starts."""
-    return "--restart" if UNFINISHED in folder.parts[-2:] else "--overwrite"
+    """Return the setting that discards the run whose results are in a folder, so that another one starts."""
+    return "restart=True" if UNFINISHED in folder.parts[-2:] else "overwrite=True"
 
 
 def same_folder(one: Path | None, other: Path | None) -> bool:

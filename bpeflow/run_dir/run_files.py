@@ -27,8 +27,7 @@ from bpeflow.backends.base import MergeStatistics
 from bpeflow.config import Settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import setting_changes
-from bpeflow.counting.report import CorpusReport, CountingReport
-from bpeflow.counting.thinning import Thinned
+from bpeflow.counting.report import CorpusReport, CountingReport, Thinned
 from bpeflow.errors import FormatError, ResumeError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, tokenizer_hash
 from bpeflow.run_dir.layout import CHECKPOINT_FILE, REPORT_FILE, SETTINGS_FILE, UNFINISHED
@@ -327,7 +326,7 @@ class MergeCheckpoint:
             return [], []
         check_same_settings(body["settings"], self._settings, self._path)
         if body["counts_sha256"] != self._digest_of_counts():
-            raise ResumeError(f"{self._path} was learned from other counts: start over with --restart")
+            raise ResumeError(f"{self._path} was learned from other counts: start over with restart=True")
         return merges, merge_counts
 
     def _digest_of_counts(self) -> str:
@@ -341,7 +340,7 @@ class MergeCheckpoint:
 
 
 def check_same_settings(
-    before: Mapping[str, Any], now: Mapping[str, Any], where: Path, start_over: str = "--restart"
+    before: Mapping[str, Any], now: Mapping[str, Any], where: Path, start_over: str = "restart=True"
 ) -> None:
     """Raise `ResumeError` if merges were learned with other settings than they are now."""
     if changes := setting_changes(_with_vocab_size(before), _with_vocab_size(now)):

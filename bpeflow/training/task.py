@@ -27,7 +27,7 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2
-from bpeflow.formats.tokenizer_spec import HasSpec, TokenizerSpec, TransformersOptions
+from bpeflow.formats.tokenizer_spec import HasSpec, TokenizerSpec
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.run_dir.run_files import DECIDING_SUPERWORDS, report_of_tokenizer
 from bpeflow.vocab import Merge, Vocab
@@ -124,8 +124,7 @@ def check_formats(settings: Settings, base: TokenizerSpec | None) -> None:
             vocab = Vocab.build((), settings.special_tokens, special_tokens_first=first, reuse_tokens=huggingface)
         with TemporaryDirectory() as folder:
             try:
-                options = TransformersOptions.of(settings.output)
-                formats.write(spec_of(vocab, settings, base), Path(folder), name, options)
+                formats.write(spec_of(vocab, settings, base), Path(folder), name, settings.output)
             except ConfigError as error:
                 raise ConfigError(f"output.{error}") from None
             except FormatError as error:
@@ -169,7 +168,7 @@ def _superwords_of(path: Path, base: TokenizerSpec, given: Container[str]) -> di
     theirs: Mapping[str, Any] = report.settings if report else {"superwords": True, "superword_pattern": "superbpe"}
     if not theirs.get("superwords") or _regex(theirs["superword_pattern"]) != _regex(base.pattern):
         return {}
-    log.info("init_from: %s has superwords: its second stage continues (without limits by superwords: false)", path)
+    log.info("init_from: %s has superwords: its second stage continues (without limits by superwords=False)", path)
     theirs = {**theirs, "superword_pattern": base.pattern}
     return {name: theirs[name] for name in DECIDING_SUPERWORDS if name in theirs and name not in given}
 

@@ -321,7 +321,9 @@ class _Training:
         log.info("superwords: the first stage, to %s entries", f"{self._settings.transition:,}")
         first = _Training(first_stage_settings(self._settings, within), None, self._observer).of_corpus(documents)
         if first.spec is None:
-            raise ConfigError(f"{self._settings.out_dir}: the first stage has no vocabulary: start over with --restart")
+            raise ConfigError(
+                f"{self._settings.out_dir}: the first stage has no vocabulary: start over with restart=True"
+            )
         self._begin_second_stage(first.spec)
         return first.report.corpus.bytes if first.report.corpus else None
 
@@ -456,9 +458,15 @@ def _as_settings(config: Settings | Mapping[str, Any] | str | Path) -> Settings:
         return config
     if isinstance(config, Mapping):
         return make_run_settings(config)
+    hint = "; to train on texts or files of text use bpeflow.Tokenizer.train"
     if not isinstance(config, str | PathLike):
-        raise InputTypeError(f"config is {short_repr(config)}; it must be settings, a mapping of them, or a path")
-    return make_run_settings(load_values(as_path(config, "config")), str(config))
+        raise InputTypeError(f"config is {short_repr(config)}; it must be settings, a mapping of them, or a path{hint}")
+    path = as_path(config, "config")
+    try:
+        values = load_values(path)
+    except ConfigError as error:
+        raise error if path.suffix in (".yaml", ".yml") else type(error)(f"{error}{hint}") from None
+    return make_run_settings(values, str(config))
 
 
 def _check_init_from(settings: Settings) -> None:

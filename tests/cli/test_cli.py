@@ -128,8 +128,6 @@ def test_config_prints_every_setting_and_the_values_of_a_config(
     assert main(["config", "--print", "--config", str(config)]) == 0
     values = yaml.safe_load(capsys.readouterr().out)
     assert values == yaml.safe_load(config.read_text(encoding="utf-8"))
-    assert main(["config", "--markdown"]) == 0
-    assert "| `monitor.interval` |" in capsys.readouterr().out
 
 
 def test_backends_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

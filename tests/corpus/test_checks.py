@@ -127,9 +127,9 @@ def test_an_end_of_text_string_that_is_no_special_token_is_reported(
         [warning] = warnings_about(caplog, "-" if form == "stdin" else path)
     assert "'<|im_start|>' 2 times, '<|im_end|>' 2 times in its first " in warning
     known_first = form in ("txt", "stdin")  # where it separates documents
-    tokens = "'<|im_end|>' '<|im_start|>'"
-    tokens = f"'<|endoftext|>' {tokens}" if known_first else f"{tokens} '<|endoftext|>'"
-    assert warning.endswith(f"to make them special tokens, set special_tokens to {tokens}")
+    found, known = ["<|im_end|>", "<|im_start|>"], ["<|endoftext|>"]
+    tokens = known + found if known_first else found + known
+    assert warning.endswith(f"to make them special tokens, give special_tokens={tokens}")
 
 
 @pytest.mark.parametrize(

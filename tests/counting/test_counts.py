@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from bpeflow.counting.count_files import read_npz
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.counting.shards import MAX_COUNT
+from bpeflow.counting.shards import MAX_COUNT, hash_of
 from bpeflow.errors import CountOverflowError, FormatError, InputTypeError
 from bpeflow.tokenizer.parallel import encoded_batches
 from bpeflow.tokenizer.tokenizer import Tokenizer
@@ -216,6 +216,19 @@ def test_a_file_out_of_canonical_order_is_an_error(
     with pytest.raises(FormatError, match=message) as caught:
         PretokenCounts.load(path)
     assert str(path) in str(caught.value)
+
+
+def test_a_file_is_checked_without_a_walk_over_all_pretokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of these have the same hash, as pre-tokens of real text have."""
+    alike = (b" " + b"." * 20 + b"\n", b"." * 23 + b"\n")
+    assert hash_of(alike[0]) == hash_of(alike[1])
+    path = tmp_path / "counts.npz"
+    expected = PretokenCounts.from_items([(alike[0], 2), (b"a", 2), (alike[1], 1)])
+    expected.save(path)
+    with monkeypatch.context() as patched:
+        patched.setattr(PretokenCounts, "_pairs", None)
+        counts = PretokenCounts.load(path)
+    assert counts == expected
 
 
 @pytest.mark.parametrize("second", [1, 2])

@@ -54,7 +54,7 @@ def test_segments_of_another_corpus_or_other_settings_are_refused(
     before = {path.name: path.read_bytes() for path in (tmp_path / "run" / SEGMENTS).iterdir()}
     if change:
         change(corpus)
-    with pytest.raises(ResumeError, match=rf"counts something else \(.*{message}.*--restart"):
+    with pytest.raises(ResumeError, match=rf"counts something else \(.*{message}.*restart=True"):
         counter(corpus, tmp_path / "run", segment_size="8kb", **options).count()
     assert {path.name: path.read_bytes() for path in (tmp_path / "run" / SEGMENTS).iterdir()} == before
 

@@ -135,7 +135,7 @@ def interrupted(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.Monkey
         stop_after(6, patched)
         with pytest.raises(Stopped) as raised:
             encode_file(tokenizer, corpus, out, chunk_size=400)
-    assert raised.value.__notes__ == [f"{out}: to continue, repeat this with resume=True (--resume)"]
+    assert raised.value.__notes__ == [f"{out}: to continue, repeat this with resume=True"]
     return corpus, out
 
 

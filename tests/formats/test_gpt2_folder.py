@@ -87,7 +87,7 @@ def test_gpt2s_two_files_alone_mean_gpt2s_pattern(tmp_path: Path, caplog: pytest
     assert load(tmp_path) == TokenizerSpec(vocab, "gpt2")
     [message] = caplog.messages
     assert "no bpeflow.json here, so text is split by GPT-2's pattern" in message
-    assert "--pattern gpt2" in message
+    assert "pattern='gpt2'" in message
 
 
 def test_the_pattern_of_gpt2s_own_files_is_known(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

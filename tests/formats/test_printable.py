@@ -58,7 +58,7 @@ def lines_of(merges: Iterable[Merge]) -> str:
 
 @given(st.lists(st.tuples(st.binary(max_size=4), st.binary(max_size=4))))
 def test_merges_become_lines_all_at_once(merges: list[Merge]) -> None:
-    assert merge_lines(Vocab.build(merges)) == lines_of(merges)
+    assert merge_lines(Vocab((), {}, merges)) == lines_of(merges)
 
 
 def test_a_vocabulary_is_made_of_merges_in_printable_form() -> None:

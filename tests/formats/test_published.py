@@ -86,7 +86,7 @@ def test_the_arguments_go_over_what_the_files_say(tmp_path: Path) -> None:
         ({"pattern": "gpt2", "special_tokens": {"<s>": "5"}}, ConfigError, "'<s>': need an id from 0 to"),
         ({"pattern": "gpt2", "special_tokens": {"<s>": 257, "<t>": 257}}, ConfigError, "id 257 belongs to b'<s>'"),
         ({"known": "r50k_base", "special_tokens": {"<|endoftext|>": 9}}, ConfigError, "has id 50256, not 9"),
-        ({}, FormatError, r"without a pattern, .* give the pattern .*--known NAME\): r50k_base, p50k"),
+        ({}, FormatError, r"without a pattern, .* give the pattern .*\(known='NAME'\): r50k_base, p50k"),
     ],
 )
 def test_wrong_arguments_are_one_line(

@@ -244,7 +244,7 @@ def test_a_run_interrupted_in_either_stage_resumes_to_the_same_bytes(
     if stage != "first count":
         with pytest.raises(ResumeError, match="first_stage/"):
             train({**values, "out_dir": out_dir, "transition_size": 300})
-        with pytest.raises(ResumeError, match="start over with --restart"):
+        with pytest.raises(ResumeError, match="start over with restart=True"):
             train({**values, "out_dir": out_dir, "resume": True, "pattern": "cl100k"})
         with pytest.raises(ResumeError, match="has learned the first stage of superwords: undo the change"):
             plain = {"input": values["input"], "vocab_size": 330, "pattern": PUBLISHED_PATTERNS["superbpe"]}
