@@ -114,6 +114,7 @@ def test_special_tokens_first_is_huggingfaces_order() -> None:
 def test_a_smaller_vocabulary_is_a_prefix_of_a_larger_one() -> None:
     assert Vocab.build(MERGES, ["<s>"], max_tokens=258).tokens == Vocab.build(MERGES, ["<s>"]).tokens[:258]
     assert Vocab.build(MERGES, ["<s>"], max_tokens=258).merges == tuple(MERGES[:1])
+    assert Vocab.build(MERGES, max_tokens=255).merges == ()
 
 
 def test_every_merge_makes_a_new_token_unless_tokens_are_reused() -> None:
