@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util.atomic import atomic_path
-from bpeflow._util.packed import PackedBytes
+from bpeflow._util.packed import PackedBytes, take_strings
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy
 from bpeflow.counting.count_files import Cut, NpzContent, explain_npz_errors, read_npz, read_tsv, write_npz, write_tsv
 from bpeflow.counting.shards import MAX_COUNT
@@ -308,7 +308,15 @@ class PretokenCounts(Mapping[bytes, int]):
             FormatError: the file has another ending, or is not in the format of its ending.
             OSError: the file does not exist or cannot be read.
         """
-        return cls.load(path) if _ending(path) == ".npz" else cls.from_items(read_tsv(Path(path)).items())
+        if _ending(path) == ".npz":
+            return cls.load(path)
+        from bpeflow.counting.thinning import canonical_order
+
+        strings, counts = read_tsv(Path(path))
+        tokens, numbers = PackedBytes.of(strings), np.array(counts, np.int64)
+        data, offsets = np.frombuffer(tokens.data, np.uint8), tokens.offsets
+        order = canonical_order(data, offsets[:-1], offsets[1:], numbers)
+        return cls(*take_strings(data, offsets, order), numbers[order])
 
     def write(self, path: str | Path) -> None:
         """Write a file in the format of its ending, in any case: ``.npz`` (see `save`) or ``.tsv``.
@@ -321,7 +329,7 @@ class PretokenCounts(Mapping[bytes, int]):
         elif self.cut:
             raise FormatError(f"{path}: pre-tokens were cut for superwords, and only .npz says how")
         else:
-            write_tsv(Path(path), self.items())
+            write_tsv(Path(path), PackedBytes(self.data.tobytes(), self.offsets), self.counts)
 
 
 class _Items(ItemsView[bytes, int]):
