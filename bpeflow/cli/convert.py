@@ -11,6 +11,7 @@ from bpeflow.cli.progress import set_up_logging
 from bpeflow.cli.settings import add_settings, settings_of
 from bpeflow.config import TransformersSettings
 from bpeflow.formats import any_format, hub
+from bpeflow.run_dir.run_files import report_of_tokenizer
 
 _CONVERT = """\
 Write a tokenizer in another format: gpt2 (vocab.json, merges.txt and bpeflow.json), huggingface (tokenizer.json, and
@@ -43,8 +44,12 @@ def convert_parser() -> Parser:
 def run_convert(options: Namespace) -> None:
     """Convert a tokenizer."""
     set_up_logging()
+    given, report = settings_of(options), report_of_tokenizer(options.source)
+    if report and any_format.takes_options(options.target, options.to):
+        of_run = report.settings["output"].items()
+        given = {name: value for name, value in of_run if name in TransformersSettings.model_fields} | given
     spec = hub.load_pretrained(str(options.source), **description(options))
-    for path in any_format.save(spec, options.target, options.to, options.overwrite, settings_of(options)):
+    for path in any_format.save(spec, options.target, options.to, options.overwrite, given):
         print(path)  # noqa: T201
 
 

@@ -159,6 +159,8 @@ def _input(file: InputFile) -> list[Any]:
 def setting_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Describe each setting that differs between two mappings, by its path: ``sources.0.weight: 2 → 3``."""
     keys = dict.fromkeys([*before, *now])
+    if not {"unmatched"} <= before.keys() & now.keys():  # a named pattern has none
+        keys.pop("unmatched", None)
     return [change for key in keys for change in _setting_changes(key, before.get(key), now.get(key))]
 
 

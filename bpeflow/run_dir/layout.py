@@ -65,6 +65,12 @@ def vocab_subfolder(size: int) -> str:
     return f"vocab_{size}"
 
 
+def is_of_run(path: Path) -> bool:
+    """Return whether a file is one of a run that something is read from: any but the page."""
+    is_named_so = path.name != PAGE_FILE and any(path.match(pattern) for pattern in RUN_FILES)
+    return is_named_so and any((folder / REPORT_FILE).exists() for folder in path.resolve().parents[:2])
+
+
 class Phase(IntEnum):
     """How far the unfinished run in a folder has come.
 

@@ -35,12 +35,12 @@ def test_the_commands_are_listed(argv: list[str], capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_describes_each_command(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     pages = []
-    for argv in (["help", name], [name, "--help"]):
+    for argv in (["help", name], [name, "--help"], ["--help", name], ["-h", name]):
         with pytest.raises(SystemExit) as caught:
             main(argv)
         assert caught.value.code == 0
         pages.append(capsys.readouterr().out)
-    assert pages[0] == pages[1]
+    assert pages == [pages[0]] * 4
     assert pages[0].startswith(f"usage: bpeflow {name}")
 
 

@@ -225,6 +225,21 @@ def test_convert_has_all_options(tokenizer: Tokenizer, tmp_path: Path, capsys: p
     assert END in json.dumps(json.loads((target / "tokenizer.json").read_text(encoding="utf-8"))["post_processor"])
 
 
+def test_convert_takes_the_options_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Unless others are given, or the format has no place for them."""
+    (tmp_path / "corpus.txt").write_text("low lower", encoding="utf-8")
+    output = {"formats": "huggingface", "eos": "<|im_end|>", "chat_template": "chatml", "max_length": 512}
+    specials, run = [END, "<|im_end|>", "<|im_start|>"], tmp_path / "run"
+    values = {"input": tmp_path / "corpus.txt", "vocab_size": 262, "special_tokens": specials, "output": output}
+    bpeflow.train({**values, "out_dir": run})
+    assert main(["convert", str(run), str(tmp_path / "same"), "--to", "hf"]) == 0
+    assert config(tmp_path / "same") == config(run)
+    assert main(["convert", str(run), str(tmp_path / "other"), "--to", "hf", "--eos", END]) == 0
+    assert config(tmp_path / "other") == {**config(run), "eos_token": END, "additional_special_tokens": specials[1:]}
+    for target in ("tokenizer.json", "x.tiktoken", "folder"):
+        assert main(["convert", str(run), str(tmp_path / target)]) == 0
+
+
 def test_a_file_is_written_alone(tokenizer: Tokenizer, tmp_path: Path) -> None:
     tokenizer.save(tmp_path / "tokenizer.json")
     assert names(tmp_path) == {"tokenizer.json"}
