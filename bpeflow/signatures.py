@@ -26,7 +26,7 @@ _MODELS = {
     "TrainKeywords": "bpeflow.config.Settings",
     "TokenizerKeywords": "bpeflow.config.Settings",
     "EncodeKeywords": "bpeflow.config.encoding.EncodeSettings",
-    "TransformersKeywords": "bpeflow.config.OutputSettings",
+    "TransformersKeywords": "bpeflow.config.TransformersSettings",
 }
 
 
@@ -83,7 +83,7 @@ class _Parameters:
         """Describe a setting in Python's words."""
         setting, default = self._known[name], self.complete.parameters[name].default
         shown = setting.extra["unset"] or (repr(default) if default else "")
-        return setting.description.replace("null", "None") + (f" (default: {shown})" if shown else "")
+        return setting.description + (f" (default: {shown})" if shown else "")
 
     @cached_property
     def _known(self) -> dict[str, Setting]:

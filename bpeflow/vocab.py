@@ -87,9 +87,6 @@ class Vocab(Mapping[int, bytes]):
     normalizer: tuple[NormalizerName, ...]
     merge_counts: tuple[int | None, ...] | None
 
-    #: Whether merging the bytes of each ordinary token is known to yield that token.
-    merging_yields_all = False
-
     #: Whether no two ordinary tokens are known to be equal, and no special token to share its id with another string.
     _distinct = False
 
@@ -114,9 +111,9 @@ class Vocab(Mapping[int, bytes]):
         values = (special_tokens, pattern, unmatched, normalizer, merge_counts)
         known: dict[str, Any] = dict(zip(_FIELDS, values, strict=True))
         known["packed_tokens"] = packed = tokens if isinstance(tokens, PackedBytes) else _packed(tokens)
-        _check_special_ids(special_tokens, len(packed))
+        _check_ids(special_tokens, merges if isinstance(merges, np.ndarray) else None, len(packed))
         if isinstance(merges, np.ndarray):
-            known["merge_ids"] = _checked_ids(merges, len(packed))
+            known["merge_ids"] = _read_only(merges)
         else:
             known["merges"] = as_merges(merges)
         self.__dict__.update(known)
@@ -132,7 +129,6 @@ class Vocab(Mapping[int, bytes]):
         tokens: PackedBytes,
         special_tokens: dict[str, int],
         merge_ids: NDArray[np.uint32],
-        merging_yields_all: bool = False,
     ) -> Vocab:
         """Make a vocabulary whose ordinary tokens are all different, which need not be checked again.
 
@@ -140,7 +136,6 @@ class Vocab(Mapping[int, bytes]):
             tokens: the bytes of each id. Except for special tokens, no two are equal.
             special_tokens: as for the class.
             merge_ids: as the property has them.
-            merging_yields_all: whether merging the bytes of each ordinary token is known to yield that token.
 
         >>> vocab = Vocab.build([(b"t", b"h"), (b"th", b"e")])
         >>> Vocab.from_merge_ids(PackedBytes.of(vocab.tokens), {}, vocab.merge_ids).merges
@@ -149,7 +144,7 @@ class Vocab(Mapping[int, bytes]):
         vocab = cls(tokens, special_tokens, merge_ids)
         if vocab._merges_special_tokens or any(len(token) == 1 for token in special_tokens):
             return cls(tokens, special_tokens, vocab.merges)
-        vocab.__dict__.update(_distinct=True, merging_yields_all=merging_yields_all)
+        vocab.__dict__["_distinct"] = True
         return vocab
 
     def replaced(self, **changes: Any) -> Vocab:
@@ -166,7 +161,7 @@ class Vocab(Mapping[int, bytes]):
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what can be computed. Merges are pickled as ids if that form is known."""
         are_ids = "merge_ids" in self.__dict__ and not self._merges_special_tokens
-        names = (*_FIELDS, "packed_tokens", "merge_ids" if are_ids else "merges", "merging_yields_all", "_distinct")
+        names = (*_FIELDS, "packed_tokens", "merge_ids" if are_ids else "merges", "_distinct")
         return {name: getattr(self, name) for name in names}
 
     # ---- tokens by id ----
@@ -478,11 +473,8 @@ class Vocab(Mapping[int, bytes]):
 
 
 def _packed(tokens: Iterable[bytes]) -> PackedBytes:
-    """Pack tokens. Raises `InputTypeError` if they are not a list of bytes."""
-    if not isinstance(tokens, Iterable) or isinstance(tokens, str | bytes | Mapping):
-        hint = "; Tokenizer takes a mapping from id to bytes" if isinstance(tokens, Mapping) else ""
-        raise InputTypeError(f"tokens must be a list of bytes, indexed by id, not {type(tokens).__name__}{hint}")
-    listed = [*tokens]
+    """Pack tokens. Raises `InputTypeError` if one is not bytes."""
+    listed = [*tokens] if isinstance(tokens, Iterable) else [tokens]
     if not {*map(type, listed)} <= {bytes}:
         for token_id, token in enumerate(listed):
             if not isinstance(token, bytes):
@@ -490,25 +482,16 @@ def _packed(tokens: Iterable[bytes]) -> PackedBytes:
     return PackedBytes.of(listed)
 
 
-def _check_special_ids(special_tokens: Mapping[str, int], tokens: int) -> None:
-    """Raise an error unless special tokens are a mapping from `str` to ids of a vocabulary."""
+def _check_ids(special_tokens: Mapping[str, int], merge_ids: NDArray[np.uint32] | None, tokens: int) -> None:
+    """Raise an error if special tokens or merges are not ids of a vocabulary of this size."""
     if not isinstance(special_tokens, Mapping):
         hint = "; Vocab.build takes a list" if isinstance(special_tokens, list | tuple) else ""
         raise InputTypeError(f"special_tokens must map strings to ids, not {type(special_tokens).__name__}{hint}")
     for token, token_id in special_tokens.items():
-        if not isinstance(token, str) or not isinstance(token_id, int | np.integer):
-            raise InputTypeError(f"special_tokens: {short_repr(token)}: {short_repr(token_id)} is not a str and its id")
-        if not 0 <= token_id < tokens:
-            raise FormatError(f"special token {token!r} has the id {token_id}, and there are {tokens:,} tokens")
-
-
-def _checked_ids(merge_ids: NDArray[np.uint32], tokens: int) -> NDArray[np.uint32]:
-    """Make a shared array of merges read-only. Raises `FormatError` if these are not merges of a vocabulary."""
-    if merge_ids.dtype != np.uint32 or merge_ids.ndim != 2 or merge_ids.shape[1] != 3:
-        raise FormatError(f"merges as ids: need uint32[n, 3], found {merge_ids.dtype} of shape {merge_ids.shape}")
-    if merge_ids.size and merge_ids.max() >= tokens:
-        raise FormatError(f"a merge has the id {merge_ids.max()}, and there are {tokens:,} tokens")
-    return _read_only(merge_ids)
+        if not isinstance(token, str) or token_id not in range(tokens):
+            raise FormatError(f"special_tokens: {token!r} with id {token_id!r}: need a str and an id below {tokens:,}")
+    if merge_ids is not None and (merge_ids.shape[1:] != (3,) or merge_ids.max(initial=0) >= max(tokens, 1)):
+        raise FormatError(f"merges as ids: need an array of shape (merges, 3) of ids below {tokens:,}")
 
 
 def _read_only(merge_ids: NDArray[np.uint32]) -> NDArray[np.uint32]:
@@ -518,8 +501,8 @@ def _read_only(merge_ids: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 
 def _as_texts(special_tokens: str | Iterable[str]) -> tuple[str, ...]:
-    """Return one special token or several as a tuple. Raises `ConfigError` if one is given twice."""
-    listed = (special_tokens,) if isinstance(special_tokens, str) else tuple(special_tokens)
+    """Return one special token, several or None as a tuple. Raises `ConfigError` if one is given twice."""
+    listed = (special_tokens,) if isinstance(special_tokens, str) else tuple(special_tokens or ())
     if len({*listed}) < len(listed):
         raise ConfigError(f"special token {max(listed, key=listed.count)!r} is given twice")
     return listed

@@ -309,8 +309,8 @@ class MergeSettings(TokenSettings):
     min_frequency: int = _learning(1, "pairs that occur less often are not merged", example=2, ge=1, lt=2**63)
     max_token_length: int | None = _learning(
         16384,
-        "upper bound on the length of a token, in bytes; null for no limit",
-        "Web text is full of long runs of spaces and dashes; 128 keeps them from taking ids. Without a limit, a "
+        "upper bound on the length of a token, in bytes",
+        "Web text is full of long runs of spaces and dashes; 128 keeps them from taking ids. Without a limit (null), a "
         "damaged file of a single repeated letter yields tokens of megabytes.",
         example=128,
         ge=1,
@@ -370,7 +370,8 @@ class Settings(CountSettings, MergeSettings):
     )
     max_words: int | None = _learning(
         4,
-        "upper bound on the words of a superword, which white space separates; null for no limit",
+        "upper bound on the words of a superword, which white space separates",
+        "null sets no limit.",
         example=3,
         ge=1,
         lt=2**63,

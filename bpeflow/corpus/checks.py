@@ -83,6 +83,9 @@ class FirstLook:
             _warn_of(state, found if 2 * len(found) >= len(files) else [])  # a few are usual, as in source code
         _warn_of("UTF-8 with a byte order mark, which becomes tokens; remove it", [f for f in files if f.marked])
         _warn_of("named more than once, and read once", [file for file in files if file.repeated])
+        has_fields = any(source.text_field != ("text",) for source in self.rules.sources)
+        if has_fields and not any(file.format == "jsonl" or file.location == "iterable" for file in files):
+            log.warning("text_field: has no effect, because no input is JSON Lines")
         if len({file.source for file in files}) > 1:
             self._warn_of_shared(files)
         largest: dict[int, InputFile] = {}

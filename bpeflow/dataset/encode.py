@@ -22,9 +22,9 @@ from bpeflow.corpus.sources import (
     Corpus,
     check_iterable,
     check_unchanged,
+    each_document_once,
     find_corpus,
     split_off_documents,
-    without_weights,
 )
 from bpeflow.corpus.text_rules import Source, TextRules
 from bpeflow.counting.fingerprint import Fingerprint
@@ -128,7 +128,8 @@ def encode_file(
     2 [97, 98, 256, 99]
     """
     values, documents = split_off_documents({"input": src, **options})
-    settings = _each_document_once(make_settings(EncodeSettings, values))
+    settings = make_settings(EncodeSettings, values)
+    settings = each_document_once(settings, settings.sampled)
     path = as_path(dst, "dst")
     layout, dtype = choose_layout(settings.format, path), choose_dtype(settings.dtype, tokenizer.vocab_size)
     tokens = TokenSet(path, layout, dtype, settings)
@@ -293,23 +294,6 @@ def _describe(work: CorpusEncoder, end_token: str | None, tokens: TokenSet) -> d
 
 
 # ---- options ----
-
-
-def _each_document_once(settings: EncodeSettings) -> EncodeSettings:
-    """Return the settings without what only makes a mixture for training, and say what is ignored."""
-    settings = without_weights(settings)
-    sources = settings.sources
-    sampled = [f"{source.name} ({format_size(source.max_bytes)})" for source in sources if source.max_bytes is not None]
-    if sampled and settings.sampled:
-        log.info("only random samples of these sources are encoded: %s", ", ".join(sampled))
-    elif sampled:
-        log.info(
-            "max_bytes is ignored: whole sources are encoded (sampled=True for the samples): %s", ", ".join(sampled)
-        )
-    if settings.sampled:
-        return settings
-    whole = tuple(source.model_copy(update={"max_bytes": None}) for source in sources)
-    return settings.model_copy(update={"sources": whole})
 
 
 def _text_rules(tokenizer: Tokenizer, settings: EncodeSettings, sources: Sequence[Source]) -> TextRules:

@@ -297,9 +297,7 @@ def open_token_file(path: str | Path) -> TokenFile:
     if not path.exists() and path != train and (val.exists() or part_path(val, 0).exists()):
         raise TokenFileNotFoundError(f"{path}: is divided into {train.name} and {val.name}: load these")
     if not path.exists():
-        raise TokenFileNotFoundError(
-            f"{path}: no such token file; encode writes one (bpeflow encode --out {path.name})"
-        )
+        raise TokenFileNotFoundError(f"{path}: no such token file; Tokenizer.encode_file (bpeflow encode) writes one")
     size = path.stat().st_size
     file = read_sidecar(path)
     _check_size(path, size - file.start, file.tokens, DTYPES[file.dtype])

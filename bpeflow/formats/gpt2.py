@@ -206,7 +206,11 @@ def load_files(
     merges, first = _read_merges(merges_path)
     for form in (*_UTF8_BYTES, *special_tokens):
         if form not in ids:
-            raise FormatError(f"{vocab_path}: no id for {form!r}, which is a byte or a special token")
+            what = "which bpeflow.json has" if form in special_tokens else "as GPT-2's format writes a byte"
+            raise FormatError(
+                f"{vocab_path}: no id for {form!r}, {what}; for tokens of another form (latin-1, hex, repr), convert "
+                "them to bytes yourself, and make a Tokenizer({id: bytes}, [(bytes, bytes)])"
+            )
     merge_ids = find_merge_ids(merges, ids, lambda index: f"{merges_path}, line {first + index}")
     specials = {*special_tokens}
     if find_special_tokens:

@@ -126,8 +126,7 @@ def ids_by_form(vocab: Vocab) -> tuple[dict[str, int], dict[int, str]]:
     printable = to_printable(packed.data)  # a character is a byte
     forms = [printable[start:end] for start, end in pairwise(packed.offsets.tolist())]
     for text, token_id in vocab.special_tokens.items():
-        if token_id < len(forms):
-            forms[token_id] = text
+        forms[token_id] = text
     ids = dict(zip(forms, range(len(forms)), strict=True))
     if len(ids) == len(forms) and "" not in ids and vocab.special_tokens.items() <= ids.items():
         return ids, {}

@@ -114,7 +114,7 @@ def _spec(path: Path, tokens: PackedBytes, ranks: NDArray[np.int64], arguments: 
     merge_ids = recover_merge_ids(mergeable)
     # If merging yields every token from its own bytes, it makes no difference that tiktoken looks up pre-tokens first.
     yields_all = len(merge_ids) == int(np.count_nonzero(mergeable.lengths > 1))
-    vocab = Vocab.from_merge_ids(tokens, arguments.special_tokens, merge_ids, merging_yields_all=yields_all)
+    vocab = Vocab.from_merge_ids(tokens, arguments.special_tokens, merge_ids)
     return TokenizerSpec(vocab, arguments.pattern, not yields_all, arguments.unmatched, arguments.normalizer)
 
 
@@ -124,7 +124,7 @@ def save(spec: TokenizerSpec, path: Path) -> list[Path]:
     ranks = arguments.pop("mergeable_ranks")
     temporary_path(sidecar_path(path))  # raises before the ranks are there, as its name is longer
     with atomic_path(path) as temporary, temporary.open("wb") as file:
-        file.writelines(b"%s %d\n" % (base64.b64encode(token), rank) for token, rank in ranks.items())
+        file.writelines(map(b"%s %d\n".__mod__, zip(map(base64.b64encode, ranks), ranks.values(), strict=True)))
     write_text(sidecar_path(path), json.dumps(arguments, ensure_ascii=False, indent=1) + "\n")
     return [path, sidecar_path(path)]
 

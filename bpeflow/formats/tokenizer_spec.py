@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from bpeflow._util import native
 from bpeflow._util.delimiters import special_bytes
 from bpeflow._util.packed import PackedBytes
-from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_repr, steps_of, unknown_name
+from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_repr, steps_of
 from bpeflow.errors import ConfigError, InputTypeError
 from bpeflow.pretokenize.normalizer import load_normalizer
 from bpeflow.pretokenize.patterns import NAMED_REGEXES
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer, simplest_pattern
 from bpeflow.vocab import MOST_GAPS, Vocab
-
-if TYPE_CHECKING:
-    from bpeflow.config import OutputSettings
 
 log = logging.getLogger(__name__)
 
@@ -78,8 +75,7 @@ class TokenizerSpec:
         A vocabulary without a pattern, such as one made of a plain `dict`, gets GPT-2's. Logs a warning if a given
         pattern replaces another one.
         """
-        given = None if pattern is None else simplest_pattern(pattern)
-        pattern = given or vocab.pattern or "gpt2"
+        pattern = vocab.pattern or "gpt2" if pattern is None else simplest_pattern(pattern)
         if vocab.pattern not in (None, pattern):
             warn_of_other_pattern("the vocabulary", vocab.pattern, pattern)
         if unmatched is None:
@@ -105,7 +101,7 @@ class TokenizerSpec:
             merges.ctypes.data,
             len(merges),
             first_level,
-            self.whole_tokens or vocab.merging_yields_all,
+            self.whole_tokens,
         )
         argument.kept = (tokens, ordinary, byte_ids, merges)  # it has their addresses alone
         return argument
@@ -158,38 +154,6 @@ def tokenizer_hash(tokenizer: TokenizerSpec) -> str:
         digest.update(np.concatenate([[len(entries)], entries.lengths]).astype("<u8").tobytes())
         digest.update(entries.data)
     return digest.hexdigest()
-
-
-@dataclass(frozen=True)
-class TransformersOptions:
-    """What transformers knows about a tokenizer besides its ids. `bpeflow.config.OutputSettings` describes each."""
-
-    eos: str | None = None
-    bos: str | None = None
-    add_bos: bool = False
-    pad: str | None = None
-    chat_template: str | None = None
-    max_length: int | None = None
-
-    @classmethod
-    def of(cls, output: OutputSettings) -> TransformersOptions:
-        """Return the options in the settings of a run."""
-        return cls(**output.model_dump(exclude={"formats", "report"}))
-
-    @classmethod
-    def given(cls, options: Mapping[str, Any]) -> TransformersOptions:
-        """Return the options given as keywords. Raises `InputTypeError` for an unknown one, or one of a wrong type."""
-        known = [field.name for field in fields(cls)]
-        if unknown := [name for name in options if name not in known]:
-            raise InputTypeError(unknown_name("option", unknown[0], known))
-        for name, value in options.items():
-            kind = {"add_bos": bool, "max_length": int}.get(name, str)
-            if value is not None and not isinstance(value, kind):
-                raise InputTypeError(f"{name} is {short_repr(value)}; it must be {kind.__name__}")
-        return cls(**options)
-
-
-NO_OPTIONS = TransformersOptions()
 
 
 def add_special_tokens(vocab: Vocab, special_tokens: str | Mapping[str, int | None] | Iterable[str]) -> Vocab:

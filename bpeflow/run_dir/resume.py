@@ -14,8 +14,7 @@ from bpeflow.config import Settings, make_settings, replace
 from bpeflow.corpus.files import STDIN
 from bpeflow.corpus.sources import DOCUMENTS
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.counting.fingerprint import Fingerprint, has_manifest
-from bpeflow.counting.segments import has_segments
+from bpeflow.counting.fingerprint import Fingerprint, has_manifest, has_segments
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, ResumeError
 from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2

@@ -22,12 +22,12 @@ from bpeflow._util.atomic import atomic_path, make_folder, publish, remove_parts
 from bpeflow.config import OutputSettings, Settings
 from bpeflow.corpus.files import STDIN
 from bpeflow.corpus.sources import DOCUMENTS
-from bpeflow.counting.segments import has_segments, remove_segments
+from bpeflow.counting.fingerprint import has_segments, remove_segments
 from bpeflow.counting.shards import Scratch, remove_left_behind
 from bpeflow.errors import ConfigError, FormatError, ResumeError
 from bpeflow.flow import MonitorSample, peak_memory
 from bpeflow.formats import any_format as formats
-from bpeflow.formats.tokenizer_spec import TokenizerSpec, TransformersOptions
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.progress import Observer
 from bpeflow.run_dir.layout import (
     CHECKPOINT_FILE,
@@ -190,7 +190,10 @@ class RunDir:
         folder = self.unfinished / subfolder
         formats.write(spec, folder, "gpt2")
         for name in output.formats:
-            _write_if_it_fits(spec, folder, name, TransformersOptions.of(output))
+            try:
+                formats.write(spec, folder, name, output)
+            except (FormatError, ConfigError) as error:  # noqa: PERF203 -- hours of work are not lost for that
+                log.warning("output.formats: %s was not written: %s", name, error)
 
     @contextmanager
     def monitor(
@@ -233,13 +236,6 @@ class _SampleFile:
         with suppress(OSError):  # a failing disk does not end the run here either
             os.fsync(self._file.fileno())
         self._file.close()
-
-
-def _write_if_it_fits(spec: TokenizerSpec, folder: Path, name: str, options: TransformersOptions) -> None:
-    try:
-        formats.write(spec, folder, name, options)
-    except (FormatError, ConfigError) as error:  # hours of work are not lost for that
-        log.warning("output.formats: %s was not written: %s", name, error)
 
 
 # ---- results, and what a run leaves behind ----

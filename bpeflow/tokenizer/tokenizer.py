@@ -382,7 +382,7 @@ class Tokenizer:
                 the format of the file's ending (``.json``, ``.tiktoken``), and ``"gpt2"`` for a folder.
             overwrite: whether to replace a file or a tokenizer that is there.
             options: for a folder in the ``"huggingface"`` format: the special tokens `eos`, `bos` and `pad`, `add_bos`,
-                `chat_template` and `max_length`, as for `bpeflow.config.OutputSettings`.
+                `chat_template` and `max_length`, as for `bpeflow.config.TransformersSettings`.
 
         Returns:
             The paths of the files.
@@ -395,9 +395,8 @@ class Tokenizer:
             OSError: a file cannot be written.
         """
         from bpeflow.formats import any_format
-        from bpeflow.formats.tokenizer_spec import TransformersOptions
 
-        return any_format.save(self._spec, as_path(path, "path"), format, overwrite, TransformersOptions.given(options))
+        return any_format.save(self._spec, as_path(path, "path"), format, overwrite, options)
 
     def to_tiktoken(self, name: str = "bpeflow") -> tiktoken.Encoding:
         """Return the tokenizer as a `tiktoken.Encoding` of this name.
@@ -422,11 +421,8 @@ class Tokenizer:
     def to_transformers(self, **options: Unpack[TransformersKeywords]) -> transformers.PreTrainedTokenizerFast:
         """Return the tokenizer as one of transformers, with the `options` of `save`. Raises as `to_tiktoken` does."""
         from bpeflow.formats import live
-        from bpeflow.formats.tokenizer_spec import TransformersOptions
 
-        converted: transformers.PreTrainedTokenizerFast = live.to_transformers(
-            self._spec, TransformersOptions.given(options)
-        )
+        converted: transformers.PreTrainedTokenizerFast = live.to_transformers(self._spec, options)
         return converted
 
     def with_special_tokens(self, special_tokens: str | Iterable[str]) -> Self:

@@ -198,6 +198,17 @@ def test_byte_order_marks_and_tables_are_reported(tmp_path: Path, caplog: pytest
     assert caplog.messages[-1] == f"{b} is {mark}"
 
 
+def test_a_field_of_records_is_reported_if_there_are_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    text, lines = tmp_path / "a.txt", tmp_path / "a.jsonl"
+    text.write_text("text", encoding="utf-8")
+    lines.write_text('{"body": "text"}', encoding="utf-8")
+    message = "text_field: has no effect, because no input is JSON Lines"
+    assert warnings_about(caplog, text, text_field="body") == [message]
+    assert warnings_about(caplog, text, lines, text_field="body") == []
+    bpeflow.count(iter([{"body": "text"}]), text_field="body", special_tokens=["<|endoftext|>"])
+    assert not caplog.messages
+
+
 def test_files_that_are_empty_or_named_twice_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     a, b, empty, other = (tmp_path / name for name in ("a", "b", "empty", "other"))
     for path, text in ((a, b"a text"), (b, b"another"), (empty, b""), (other, b"")):

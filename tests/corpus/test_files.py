@@ -51,6 +51,7 @@ OTHERS = {
     "Parquet": (b"PAR1\x15\x04 and so on", "is Parquet.*: .*use input_format='parquet', or name it .parquet"),
     "zip": (zipped(), "is a zip archive.*: .*unpack it"),
     "npz": (arrays(), "is an archive of arrays .*: .*exclude it"),
+    "a sidecar": (b'{\n  "format": "bpeflow tokens",', "is the sidecar of a token file.*: .*exclude both"),
     "tar": (tar(), "is a tar archive.*: .*unpack it"),
 }
 

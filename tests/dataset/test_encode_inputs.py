@@ -146,7 +146,7 @@ def test_a_sample_is_the_one_that_training_draws(
     source = {"name": "letters", "paths": str(tmp_path / "*.txt"), "max_bytes": 5, "seed": 3}
     with caplog.at_level("INFO"):
         encode_file(tokenizer, [source], out, sampled=True)
-    assert caplog.messages == ["only random samples of these sources are encoded: letters (5 bytes)"]
+    assert caplog.messages == ["only random samples of these sources are read: letters (5 bytes)"]
     counted = bpeflow.count([source], special_tokens=[EOT])  # type: ignore[list-item]
     assert sorted(text_of(tokenizer, out)) == sorted("|".join(token.decode() for token in counted) + "|")
     assert len(counted) == 5
