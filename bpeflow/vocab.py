@@ -488,8 +488,8 @@ def _check_ids(special_tokens: Mapping[str, int], merge_ids: NDArray[np.uint32] 
         hint = "; Vocab.build takes a list" if isinstance(special_tokens, list | tuple) else ""
         raise InputTypeError(f"special_tokens must map strings to ids, not {type(special_tokens).__name__}{hint}")
     for token, token_id in special_tokens.items():
-        if not isinstance(token, str) or not 0 <= token_id < tokens:
-            raise FormatError(f"special_tokens: {token!r} with id {token_id}: need a str and an id below {tokens:,}")
+        if not isinstance(token, str) or token_id not in range(tokens):
+            raise FormatError(f"special_tokens: {token!r} with id {token_id!r}: need a str and an id below {tokens:,}")
     if merge_ids is not None and (merge_ids.shape[1:] != (3,) or merge_ids.max(initial=0) >= max(tokens, 1)):
         raise FormatError(f"merges as ids: need an array of shape (merges, 3) of ids below {tokens:,}")
 
@@ -501,8 +501,8 @@ def _read_only(merge_ids: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 
 def _as_texts(special_tokens: str | Iterable[str]) -> tuple[str, ...]:
-    """Return one special token or several as a tuple. Raises `ConfigError` if one is given twice."""
-    listed = (special_tokens,) if isinstance(special_tokens, str) else tuple(special_tokens)
+    """Return one special token, several or None as a tuple. Raises `ConfigError` if one is given twice."""
+    listed = (special_tokens,) if isinstance(special_tokens, str) else tuple(special_tokens or ())
     if len({*listed}) < len(listed):
         raise ConfigError(f"special token {max(listed, key=listed.count)!r} is given twice")
     return listed

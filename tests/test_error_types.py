@@ -17,7 +17,7 @@ import pytest
 from pydantic import ValidationError
 
 import bpeflow
-from bpeflow import StreamDecoder, Tokenizer, Vocab, errors
+from bpeflow import PretokenCounts, StreamDecoder, Tokenizer, Vocab, errors
 from bpeflow._util.atomic import name_errors
 from bpeflow.counting.segments import write_segment
 from bpeflow.counting.shards import PARTITIONS, Shard, explain_write_error
@@ -199,6 +199,9 @@ def test_no_special_tokens_may_be_none() -> None:
         (lambda t: Vocab([b"a", "b"], {}, ()), r"token 1 is 'b'; it must be bytes"),
         (lambda t: Vocab([b"a"], ["<s>"], ()), r"must map strings to ids, not list; Vocab.build takes a list"),
         (lambda t: Vocab([b"a"], {}, [("a", "a")]), r"merge 0 is \('a', 'a'\); it must be a pair of bytes"),
+        (lambda t: PretokenCounts.read(None), r"path is None; it must be a path"),
+        (lambda t: PretokenCounts.load(5), r"path is 5; it must be a path"),
+        (lambda t: PretokenCounts.from_mapping({"a": 1}).save(""), r"path is ''; it must be a path"),
         (lambda t: StreamDecoder(None), r"None returns no bytes of ids; use tokenizer.stream_decoder\(\)"),
         (lambda t: StreamDecoder(t.decode), r"returns no bytes of ids; use tokenizer.stream_decoder\(\)"),
         (lambda t: bpeflow.load_tokens(5), r"path is 5; it must be a path"),
@@ -214,6 +217,7 @@ def test_wrong_arguments_are_named(tokenizer: Tokenizer, call: Callable[[Tokeniz
     ("call", "message"),
     [
         (lambda: Vocab([b"a"], {"<s>": 7}, ()), "special_tokens: '<s>' with id 7: need a str and an id below 1"),
+        (lambda: Vocab([b"a"], {"<s>": None}, ()), "special_tokens: '<s>' with id None: need a str and an id below 1"),
         (lambda: Vocab([b"a"], {"<s>": -1}, ()), "special_tokens: '<s>' with id -1"),
         (lambda: Vocab([b"a"], {}, np.array([[0, 0, 9]], np.uint32)), "merges as ids: need .* of ids below 1"),
         (
@@ -225,6 +229,7 @@ def test_wrong_arguments_are_named(tokenizer: Tokenizer, call: Callable[[Tokeniz
         (lambda: Vocab.build([(b"q", b"zz")]), "merge 0, b'q' .* has no token b'zz'"),
         (lambda: Vocab.build([]).extend([(b"a", b"b"), (b"q", b"zz")]), "merge 1, b'q' .* has no token b'zz'"),
         (lambda: Vocab.build([], ["<s>", "<t>", "<s>"]), "special token '<s>' is given twice"),
+        (lambda: Tokenizer(Vocab.build([]), [], pattern=""), "the pattern is empty; use one of"),
         (lambda: bpeflow.count(__file__, ["<|end|>"]), r"the pattern is '<\|end\|>', a special token: give it in"),
         (lambda: Vocab.build([], [""]), "a special token must not be an empty string"),
         (lambda: Vocab.build([]).extend([], "\ud800"), "has a lone surrogate"),

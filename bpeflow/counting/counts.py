@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bpeflow._util.atomic import atomic_path
 from bpeflow._util.packed import PackedBytes, take_strings
-from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy
+from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, as_path
 from bpeflow.counting.count_files import (
     Cut,
     NpzContent,
@@ -305,7 +305,7 @@ class PretokenCounts(Mapping[bytes, int]):
 
     def save(self, path: str | Path) -> None:
         """Write an uncompressed ``.npz`` of plain arrays, without pickle. The file appears atomically."""
-        with atomic_path(Path(path)) as temporary:
+        with atomic_path(as_path(path, "path")) as temporary:
             self.dump(temporary)
 
     def dump(self, path: Path) -> None:
@@ -315,7 +315,7 @@ class PretokenCounts(Mapping[bytes, int]):
     @classmethod
     def load(cls, path: str | Path) -> PretokenCounts:
         """Read a file that `save` wrote. Raises `FormatError`, with the path, for any other file."""
-        with explain_npz_errors(Path(path)), Path(path).open("rb") as file:
+        with explain_npz_errors(path := as_path(path, "path")), path.open("rb") as file:
             counts = cls(*read_npz(file))
             check_canonical(counts.data, counts.offsets, counts.counts)
             return counts
@@ -356,7 +356,7 @@ class _Items(ItemsView[bytes, int]):
 
 
 def _ending(path: str | Path) -> str:
-    ending = Path(path).suffix.lower()
+    ending = as_path(path, "path").suffix.lower()
     if ending not in (".npz", ".tsv"):
         raise FormatError(f"{path}: the ending decides the format of counts; it must be .npz or .tsv")
     return ending

@@ -75,8 +75,7 @@ class TokenizerSpec:
         A vocabulary without a pattern, such as one made of a plain `dict`, gets GPT-2's. Logs a warning if a given
         pattern replaces another one.
         """
-        given = None if pattern is None else simplest_pattern(pattern)
-        pattern = given or vocab.pattern or "gpt2"
+        pattern = vocab.pattern or "gpt2" if pattern is None else simplest_pattern(pattern)
         if vocab.pattern not in (None, pattern):
             warn_of_other_pattern("the vocabulary", vocab.pattern, pattern)
         if unmatched is None:
