@@ -90,7 +90,7 @@ def load_first_stage(settings: Settings, counted_in: Path | None, counts_pattern
     folder = counted_in and counted_in / FIRST_STAGE
     if folder is None or not folder.is_dir():
         raise ConfigError(
-            f"superwords: the counts have no {FIRST_STAGE} beside them: give --init_from with the tokenizer to extend"
+            f"superwords: the counts have no {FIRST_STAGE} beside them: give init_from with the tokenizer to extend"
         )
     base = formats.load(folder)
     report = read_report(folder)  # which asked for more entries if the text had too few pairs
@@ -110,7 +110,7 @@ def check_first_stage(learned: RunReport | None, learning: Mapping[str, Any]) ->
     if learned and learned.learning and learned.learning.fingerprint["init_from"] != learning["init_from"]:
         raise ConfigError(
             f"superwords: the tokenizer in {FIRST_STAGE} is not the one that the run with these counts extended: put "
-            "it back, train again, or give --init_from"
+            "it back, train again, or give init_from"
         )
 
 
