@@ -167,6 +167,7 @@ class Automaton {
     bool is_looped(std::uint64_t word) const {
         return ((word | ((word + reach_least_) & ~(word + pass_greatest_))) & EACH * 128) == 0;
     }
+    std::size_t ascii_class(std::uint8_t character) const { return ascii_[character]; }
     const Beliefs &beliefs() const { return beliefs_; }
     std::size_t row() const { return row_; } // columns in a row
     const std::uint16_t *moves() const { return moves_.data(); }

@@ -258,25 +258,36 @@ class StepScan {
     // `position`, in a given configuration. Return the number of bytes before the first special one, or that of all, and
     // set the configuration after them.
     std::size_t read_unknown(Bytes position, std::size_t &config, Followed *followed, std::size_t blocks) const {
-        for (std::size_t i = 0; i < blocks; i++, position += BLOCK) {
-            Followed &here = followed[i];
-            std::size_t at = 0; // the configuration before it is `config`
-            for (std::uint64_t places = here.unknown | std::uint64_t{1} << 63; places; places &= places - 1) {
-                const auto to = static_cast<std::size_t>(__builtin_ctzll(places));
+        const std::uint8_t *const flags_of = automaton_.flags();
+        const std::uint16_t *const moves = automaton_.moves();
+        std::size_t at = 0; // the configuration before it is `config`
+        for (std::size_t i = 0; i < blocks; i++) {
+            std::uint64_t places = followed[i].unknown;
+            if (i + 1 == blocks) places |= std::uint64_t{1} << 63;
+            for (; places; places &= places - 1) {
+                const std::size_t to = i * BLOCK + static_cast<std::size_t>(__builtin_ctzll(places));
                 std::size_t from = to;
-                const auto known = [&] { return automaton_.beliefs().config(here.entries[from]); };
-                while (from > at && known() == Beliefs::NONE) from--;
-                if (known() != Beliefs::NONE) config = known() * automaton_.row();
-                for (at = from; at <= to; at++) {
-                    const std::size_t transition = config + automaton_.class_at(position + at).number;
-                    const unsigned flags = automaton_.flags()[transition];
-                    if (flags & Automaton::SPECIAL) {
-                        here.stop(at);
-                        return i * BLOCK + at;
-                    }
-                    here.set(at, flags);
-                    config = automaton_.moves()[transition];
+                std::uint8_t known = Beliefs::NONE;
+                for (;; from--) {
+                    known = automaton_.beliefs().config(followed[from / BLOCK].entries[from % BLOCK]);
+                    if (known != Beliefs::NONE || from <= at) break;
                 }
+                if (known != Beliefs::NONE) config = known * automaton_.row();
+                for (at = from;; at++) {
+                    const std::size_t transition = config + automaton_.ascii_class(position[at]);
+                    const unsigned flags = flags_of[transition];
+                    if (flags & Automaton::SPECIAL) {
+                        followed[at / BLOCK].stop(at % BLOCK);
+                        return at;
+                    }
+                    config = moves[transition];
+                    if (at == to) {
+                        followed[i].set(at % BLOCK, flags);
+                        break;
+                    }
+                    if (followed[at / BLOCK].unknown >> at % BLOCK & 1) followed[at / BLOCK].set(at % BLOCK, flags);
+                }
+                at++;
             }
         }
         return blocks * BLOCK;
