@@ -108,11 +108,11 @@ class CorpusNotFoundError(CorpusError, FileNotFoundError):
 
 
 class InvalidUtf8Error(CorpusError):
-    """Input that is not UTF-8, with its file and byte offset. Raised under ``invalid_utf8: error``."""
+    """Input that is not UTF-8, with its file and byte offset. Raised under ``invalid_utf8="error"``."""
 
 
 class BadRecordError(CorpusError):
-    """A line that is not a JSON object, or a record without text. Raised under ``bad_records: error``."""
+    """A line that is not a JSON object, or a record without text. Raised under ``bad_records="error"``."""
 
 
 class CountOverflowError(BpeflowError, OverflowError):
@@ -144,7 +144,7 @@ class InvalidTextError(BpeflowError, ValueError):
 
 
 class UnmatchedTextError(InvalidTextError):
-    """Text that the split pattern does not match, with its position. Raised under ``unmatched: error``."""
+    """Text that the split pattern does not match, with its position. Raised under ``unmatched="error"``."""
 
 
 class SpecialTokenError(BpeflowError, ValueError):

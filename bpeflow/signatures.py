@@ -11,7 +11,10 @@ import textwrap
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from importlib import import_module
-from typing import Any, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
+
+if TYPE_CHECKING:
+    from bpeflow.config import Setting
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -23,7 +26,7 @@ _MODELS = {
     "TrainKeywords": "bpeflow.config.Settings",
     "TokenizerKeywords": "bpeflow.config.Settings",
     "EncodeKeywords": "bpeflow.config.encoding.EncodeSettings",
-    "TransformersKeywords": "bpeflow.config.OutputSettings",
+    "TransformersKeywords": "bpeflow.config.TransformersSettings",
 }
 
 
@@ -33,6 +36,14 @@ def takes_settings(function: Function) -> Function:
     parameters = _Parameters(inspect.signature(function), annotation.removeprefix("Unpack[").removesuffix("]"))
     function.__signature__ = _Signature(parameters)  # type: ignore[attr-defined]
     function.__doc__ = _Docstring(function.__doc__ or "", parameters)
+    return function
+
+
+def without_unknown(function: Function) -> Function:
+    """Leave the last parameter, ``**_unknown``, out of the signature: it is there for an error with a hint."""
+    written = inspect.signature(function)
+    *shown, _ = written.parameters.values()
+    function.__signature__ = written.replace(parameters=shown)  # type: ignore[attr-defined]
     return function
 
 
@@ -53,7 +64,7 @@ class _Parameters:
                     inspect.Parameter(
                         name,
                         inspect.Parameter.KEYWORD_ONLY,
-                        default=fields[name].get_default(call_default_factory=True),
+                        default=fields[name].get_default(call_default_factory=True) if name in self._known else {},
                         annotation=getattr(kind, "__forward_arg__", kind),
                     )
                     for name, kind in self._types.items()
@@ -63,13 +74,23 @@ class _Parameters:
 
     def describe(self) -> Iterator[str]:
         """Yield the lines on the settings."""
+        for name in self._types:
+            inner = [key.partition(".")[2] for key in self._known if key.startswith(f"{name}.")]
+            text = self._describe(name) if name in self._known else f"a mapping, with any of {', '.join(inner)}"
+            yield textwrap.fill(f"{name}: {text}", 112, initial_indent=4 * " ", subsequent_indent=8 * " ")
+
+    def _describe(self, name: str) -> str:
+        """Describe a setting in Python's words."""
+        setting, default = self._known[name], self.complete.parameters[name].default
+        shown = setting.extra["unset"] or (repr(default) if default else "")
+        return setting.description + (f" (default: {shown})" if shown else "")
+
+    @cached_property
+    def _known(self) -> dict[str, Setting]:
+        """The settings by key, but for sections."""
         from bpeflow.config import all_settings
 
-        known = {setting.key: setting for setting in all_settings(self._model)}
-        for name in self._types:
-            inner = [key.partition(".")[2] for key in known if key.startswith(f"{name}.")]
-            text = known[name].help if name in known else f"a mapping, with any of {', '.join(inner)}"
-            yield textwrap.fill(f"{name}: {text}", 112, initial_indent=4 * " ", subsequent_indent=8 * " ")
+        return {setting.key: setting for setting in all_settings(self._model)}
 
     @cached_property
     def _types(self) -> dict[str, Any]:

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util.byte_level import BYTES_BY_CHARACTER, UTF8_BYTES, mergeable_bytes
+from bpeflow._util.delimiters import special_bytes
 from bpeflow._util.packed import PackedBytes
-from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy
-from bpeflow.errors import FormatError, InputTypeError
+from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_repr
+from bpeflow.errors import ConfigError, FormatError, InputTypeError
 
 #: A learned pair: the bytes of its left and of its right token.
 Merge = tuple[bytes, bytes]
@@ -86,9 +87,6 @@ class Vocab(Mapping[int, bytes]):
     normalizer: tuple[NormalizerName, ...]
     merge_counts: tuple[int | None, ...] | None
 
-    #: Whether merging the bytes of each ordinary token is known to yield that token.
-    merging_yields_all = False
-
     #: Whether no two ordinary tokens are known to be equal, and no special token to share its id with another string.
     _distinct = False
 
@@ -105,15 +103,22 @@ class Vocab(Mapping[int, bytes]):
         """Make a vocabulary of given ids. The attributes explain the arguments.
 
         Merges may also be ids, as `merge_ids` has them. Each form is made from the other when it is first needed.
+
+        Raises:
+            InputTypeError: a token, a special token or a merge has a wrong type.
+            FormatError: an id is not in the vocabulary, or `merge_counts` has not one entry for each merge.
         """
         values = (special_tokens, pattern, unmatched, normalizer, merge_counts)
         known: dict[str, Any] = dict(zip(_FIELDS, values, strict=True))
-        known["packed_tokens"] = tokens if isinstance(tokens, PackedBytes) else PackedBytes.of([*tokens])
+        known["packed_tokens"] = packed = tokens if isinstance(tokens, PackedBytes) else _packed(tokens)
+        _check_ids(special_tokens, merges if isinstance(merges, np.ndarray) else None, len(packed))
         if isinstance(merges, np.ndarray):
             known["merge_ids"] = _read_only(merges)
         else:
-            known["merges"] = tuple(merges)
+            known["merges"] = as_merges(merges)
         self.__dict__.update(known)
+        if merge_counts is not None and len(merge_counts) != self.merge_count:
+            raise FormatError(f"{len(merge_counts):,} merge_counts for {self.merge_count:,} merges")
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Vocab is immutable: {name} cannot be set; `replaced` makes a copy with other values")
@@ -124,7 +129,6 @@ class Vocab(Mapping[int, bytes]):
         tokens: PackedBytes,
         special_tokens: dict[str, int],
         merge_ids: NDArray[np.uint32],
-        merging_yields_all: bool = False,
     ) -> Vocab:
         """Make a vocabulary whose ordinary tokens are all different, which need not be checked again.
 
@@ -132,7 +136,6 @@ class Vocab(Mapping[int, bytes]):
             tokens: the bytes of each id. Except for special tokens, no two are equal.
             special_tokens: as for the class.
             merge_ids: as the property has them.
-            merging_yields_all: whether merging the bytes of each ordinary token is known to yield that token.
 
         >>> vocab = Vocab.build([(b"t", b"h"), (b"th", b"e")])
         >>> Vocab.from_merge_ids(PackedBytes.of(vocab.tokens), {}, vocab.merge_ids).merges
@@ -141,7 +144,7 @@ class Vocab(Mapping[int, bytes]):
         vocab = cls(tokens, special_tokens, merge_ids)
         if vocab._merges_special_tokens or any(len(token) == 1 for token in special_tokens):
             return cls(tokens, special_tokens, vocab.merges)
-        vocab.__dict__.update(_distinct=True, merging_yields_all=merging_yields_all)
+        vocab.__dict__["_distinct"] = True
         return vocab
 
     def replaced(self, **changes: Any) -> Vocab:
@@ -158,7 +161,7 @@ class Vocab(Mapping[int, bytes]):
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what can be computed. Merges are pickled as ids if that form is known."""
         are_ids = "merge_ids" in self.__dict__ and not self._merges_special_tokens
-        names = (*_FIELDS, "packed_tokens", "merge_ids" if are_ids else "merges", "merging_yields_all", "_distinct")
+        names = (*_FIELDS, "packed_tokens", "merge_ids" if are_ids else "merges", "_distinct")
         return {name: getattr(self, name) for name in names}
 
     # ---- tokens by id ----
@@ -384,6 +387,11 @@ class Vocab(Mapping[int, bytes]):
         Returns:
             The vocabulary.
 
+        Raises:
+            InputTypeError: a merge is not a pair of bytes, or a special token not a `str`.
+            ConfigError: a special token is empty or given twice.
+            FormatError: a part of a merge is not a token.
+
         >>> Vocab.build([(b"t", b"h"), (b"th", b"e")], max_tokens=257).merges
         ((b't', b'h'),)
         """
@@ -397,7 +405,7 @@ class Vocab(Mapping[int, bytes]):
                 builder.add(bytes([byte]))
             specials = {token: builder.add_special(token) for token in special_tokens}
         taken = builder.add_merges(merges, max_tokens)
-        return cls(builder.tokens, specials, taken)
+        return cls(builder.tokens, specials, taken)._fitting()
 
     def extend(
         self,
@@ -420,7 +428,7 @@ class Vocab(Mapping[int, bytes]):
             max_tokens: the size to stop at, as for `build`.
 
         Raises:
-            FormatError: as for `merge_ids`.
+            FormatError: as for `merge_ids`; other errors as `build`.
 
         >>> Vocab.build([(b"t", b"h")], ["<s>"]).extend([(b"th", b"e")], ["<s>", "<pad>"]).tokens[256:]
         (b'<s>', b'th', b'<pad>', b'the')
@@ -429,14 +437,20 @@ class Vocab(Mapping[int, bytes]):
         specials = dict(self.special_tokens)
         for token in _as_texts(special_tokens):
             if token not in specials:
-                specials[token] = builder.add_special(token) if reuse_tokens else builder.append(token.encode())
+                specials[token] = builder.add_special(token) if reuse_tokens else builder.append(special_bytes(token))
         taken = builder.add_merges(merges, max_tokens)
         return self.replaced(
             tokens=builder.tokens,
             special_tokens=specials,
             merges=self.merges + taken,
             merge_counts=self.merge_counts and self.merge_counts + (None,) * len(taken),
-        )
+        )._fitting()
+
+    def _fitting(self) -> Vocab:
+        """Return this vocabulary. Raises `FormatError` if a part of a merge is not a token."""
+        if not {*chain.from_iterable(self.merges)} <= {*self.tokens}:
+            self.merge_ids  # noqa: B018 (raises, unless a special token stands for the part)
+        return self
 
     def reusable_ids(self, *, special_tokens: bool) -> dict[bytes, int]:
         """Return the id of each string whose token a new merge would not make again.
@@ -458,6 +472,28 @@ class Vocab(Mapping[int, bytes]):
         return max(self._own_tokens(), key=len)
 
 
+def _packed(tokens: Iterable[bytes]) -> PackedBytes:
+    """Pack tokens. Raises `InputTypeError` if one is not bytes."""
+    listed = [*tokens] if isinstance(tokens, Iterable) else [tokens]
+    if not {*map(type, listed)} <= {bytes}:
+        for token_id, token in enumerate(listed):
+            if not isinstance(token, bytes):
+                raise InputTypeError(f"token {token_id} is {short_repr(token)}; it must be bytes")
+    return PackedBytes.of(listed)
+
+
+def _check_ids(special_tokens: Mapping[str, int], merge_ids: NDArray[np.uint32] | None, tokens: int) -> None:
+    """Raise an error if special tokens or merges are not ids of a vocabulary of this size."""
+    if not isinstance(special_tokens, Mapping):
+        hint = "; Vocab.build takes a list" if isinstance(special_tokens, list | tuple) else ""
+        raise InputTypeError(f"special_tokens must map strings to ids, not {type(special_tokens).__name__}{hint}")
+    for token, token_id in special_tokens.items():
+        if not isinstance(token, str) or token_id not in range(tokens):
+            raise FormatError(f"special_tokens: {token!r} with id {token_id!r}: need a str and an id below {tokens:,}")
+    if merge_ids is not None and (merge_ids.shape[1:] != (3,) or merge_ids.max(initial=0) >= max(tokens, 1)):
+        raise FormatError(f"merges as ids: need an array of shape (merges, 3) of ids below {tokens:,}")
+
+
 def _read_only(merge_ids: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """Make a shared array read-only."""
     merge_ids.flags.writeable = False
@@ -465,11 +501,10 @@ def _read_only(merge_ids: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 
 def _as_texts(special_tokens: str | Iterable[str]) -> tuple[str, ...]:
-    """Return one special token or several as a tuple. Raises `InputTypeError` if one is not a `str`."""
-    listed = (special_tokens,) if isinstance(special_tokens, str) else tuple(special_tokens)
-    for token in listed:
-        if not isinstance(token, str):
-            raise InputTypeError(f"special token {token!r} is {type(token).__name__}, not str")
+    """Return one special token, several or None as a tuple. Raises `ConfigError` if one is given twice."""
+    listed = (special_tokens,) if isinstance(special_tokens, str) else tuple(special_tokens or ())
+    if len({*listed}) < len(listed):
+        raise ConfigError(f"special token {max(listed, key=listed.count)!r} is given twice")
     return listed
 
 
@@ -494,14 +529,17 @@ class _VocabBuilder:
         return len(self.tokens) - 1
 
     def add_special(self, token: str) -> int:
-        return self.add(token.encode(), mergeable_bytes(token))
+        return self.add(special_bytes(token), mergeable_bytes(token))
 
     def add_merges(self, merges: Iterable[Merge], max_tokens: int | None) -> tuple[Merge, ...]:
         """Add the tokens that merges make, up to `max_tokens` in all. Return these merges."""
-        taken = []
-        for left, right in as_merges(merges):
+        pairs = as_merges(merges)
+        if not self._reuse_tokens:
+            taken = pairs if max_tokens is None else pairs[: max(max_tokens - len(self.tokens), 0)]
+            self.tokens += map(b"".join, taken)
+            return taken
+        for number, (left, right) in enumerate(pairs):
             if max_tokens is not None and len(self.tokens) >= max_tokens:
-                break
+                return pairs[:number]
             self.add(left + right)
-            taken.append((left, right))
-        return tuple(taken)
+        return pairs

@@ -93,8 +93,9 @@ def test_the_comparison_finds_the_first_difference(corpus: Path, capsys: pytest.
     size = f"{len(counts)} distinct pre-tokens, and in mine {len(counts)}"
     tuples = {tuple(bytes([byte]) for byte in token): occurs for token, occurs in counts.items()}
     texts = {token.decode(): occurs for token, occurs in counts.items()}
-    for mine in (counts, tuples, texts):
-        compare(corpus, [END], 277, mine, merges)
+    numbers = {tuple(token): occurs for token, occurs in counts.items()}
+    for mine in (counts, tuples, texts, numbers):
+        compare(corpus, [END], 277, mine, [(list(left), list(right)) for left, right in merges])
         assert capsys.readouterr().out == f"{size}; 0 differ\n20 merges, and in mine 20\n"
     compare(corpus, [END], 277, counts + Counter([b"low"]), [*merges[:3], (b"x", b"y"), *merges[4:]])
     printed = capsys.readouterr().out

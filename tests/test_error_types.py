@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,19 +17,39 @@ import pytest
 from pydantic import ValidationError
 
 import bpeflow
-from bpeflow import Tokenizer, errors
+from bpeflow import PretokenCounts, StreamDecoder, Tokenizer, Vocab, errors
 from bpeflow._util.atomic import name_errors
 from bpeflow.counting.segments import write_segment
 from bpeflow.counting.shards import PARTITIONS, Shard, explain_write_error
 from bpeflow.errors import (
     AlreadyExistsError,
     BpeflowError,
+    ConfigError,
     CorpusError,
+    FormatError,
     InputTypeError,
     MissingLibraryError,
     ScratchError,
     TokenizerNotFoundError,
 )
+
+#: What messages are no place for: flags, except in a command that a message shows, and settings as YAML has them.
+NOT_PYTHON = re.compile(r"(?<!\S)\(?--\w+|\b(?:use|add|give|\(or) \w+: \w+")
+
+
+def test_messages_of_the_library_name_settings_as_keywords() -> None:
+    package = Path(bpeflow.__file__).parent
+    for path in sorted(package.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        documented = [node for node in ast.walk(tree) if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)]
+        docstrings = {ast.get_docstring(node, clean=False) for node in documented}
+        formatted = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+        parts = {id(part) for node in formatted for part in ast.walk(node)}
+        texts = [ast.unparse(node) for node in formatted]
+        texts += [str(n.value) for n in ast.walk(tree) if isinstance(n, ast.Constant) and id(n) not in parts]
+        for text in [] if path.parent.name == "cli" else texts:
+            is_command = re.search(r"bpeflow \w+ --", text) or "pip install" in text or text.startswith(("--", "f'--"))
+            assert text in docstrings or is_command or not NOT_PYTHON.search(text), (path, text)
 
 
 @pytest.fixture
@@ -123,7 +145,6 @@ def test_no_special_tokens_may_be_none() -> None:
         (lambda t: Tokenizer.train(5, 300), r"the corpus is 5: give a file"),
         (lambda t: t.with_special_tokens(5), r"special_tokens is 5; it must be a list of strings, or map them to ids"),
         (lambda t: t.encode("a", allowed_special="<a>"), r"it must be .*, such as \{'<a>'\}"),
-        (lambda t: t.save("mine", "hf", eos=5), r"eos is 5; it must be str"),
         (
             lambda t: Tokenizer(t.vocab, t.merges, whole_tokens="yes"),
             r"whole_tokens is 'yes'; it must be True or False",
@@ -150,8 +171,6 @@ def test_no_special_tokens_may_be_none() -> None:
         (lambda t: t.id_to_token(1.5), r"an id is an integer, not float"),
         (lambda t: 5 in t, r"a token is str or bytes, not int; for an id use id_to_token"),
         (lambda t: t.decode(np.int64(5)), r"not int64; for a single sequence use decode"),
-        (lambda t: t.save("mine", "hf", eosx="a"), r"unknown option 'eosx'; did you mean 'eos'\?"),
-        (lambda t: t.to_transformers(overwrit=1), r"unknown option 'overwrit'; there are: eos, bos"),
         (
             lambda t: bpeflow.count(iter(["a"]), observer=print),
             r"observer is <built-in .*; it must be a bpeflow.Observer",
@@ -171,6 +190,20 @@ def test_no_special_tokens_may_be_none() -> None:
         (lambda t: t.save(""), r"path is ''; it must be a path"),
         (lambda t: Tokenizer.load(Tokenizer), r"cannot load a tokenizer from type"),
         (lambda t: bpeflow.train(None), r"config is None; it must be settings, a mapping of them, or a path"),
+        (lambda t: bpeflow.train(["a.txt"]), r"config is .*; Tokenizer.train takes texts or files"),
+        (lambda t: bpeflow.train("a.txt", vocab_size=300), r"no parameter 'vocab_size'; Tokenizer.train takes texts"),
+        (lambda t: Tokenizer.from_files(5, "merges.txt"), r"vocab_filepath is 5; it must be a path"),
+        (lambda t: Tokenizer.from_files("vocab.json", ""), r"merges_filepath is ''; it must be a path"),
+        (lambda t: Vocab(5, {}, ()), r"token 0 is 5; it must be bytes"),
+        (lambda t: Vocab({0: b"a"}, {}, ()), r"token 0 is 0; it must be bytes"),
+        (lambda t: Vocab([b"a", "b"], {}, ()), r"token 1 is 'b'; it must be bytes"),
+        (lambda t: Vocab([b"a"], ["<s>"], ()), r"must map strings to ids, not list; Vocab.build takes a list"),
+        (lambda t: Vocab([b"a"], {}, [("a", "a")]), r"merge 0 is \('a', 'a'\); it must be a pair of bytes"),
+        (lambda t: PretokenCounts.read(None), r"path is None; it must be a path"),
+        (lambda t: PretokenCounts.load(5), r"path is 5; it must be a path"),
+        (lambda t: PretokenCounts.from_mapping({"a": 1}).save(""), r"path is ''; it must be a path"),
+        (lambda t: StreamDecoder(None), r"None returns no bytes of ids; use tokenizer.stream_decoder\(\)"),
+        (lambda t: StreamDecoder(t.decode), r"returns no bytes of ids; use tokenizer.stream_decoder\(\)"),
         (lambda t: bpeflow.load_tokens(5), r"path is 5; it must be a path"),
         (lambda t: bpeflow.load_shards(None), r"path is None; it must be a path"),
     ],
@@ -178,6 +211,57 @@ def test_no_special_tokens_may_be_none() -> None:
 def test_wrong_arguments_are_named(tokenizer: Tokenizer, call: Callable[[Tokenizer], Any], message: str) -> None:
     with pytest.raises(InputTypeError, match=message):
         call(tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Vocab([b"a"], {"<s>": 7}, ()), "special_tokens: '<s>' with id 7: need a str and an id below 1"),
+        (lambda: Vocab([b"a"], {"<s>": None}, ()), "special_tokens: '<s>' with id None: need a str and an id below 1"),
+        (lambda: Vocab([b"a"], {"<s>": -1}, ()), "special_tokens: '<s>' with id -1"),
+        (lambda: Vocab([b"a"], {}, np.array([[0, 0, 9]], np.uint32)), "merges as ids: need .* of ids below 1"),
+        (
+            lambda: Vocab([b"a"], {}, np.zeros((2, 2), np.uint32)),
+            r"need an array of shape \(merges, 3\)",
+        ),
+        (lambda: Vocab([b"a"], {b"<s>": 0}, ()), "special_tokens: b'<s>' with id 0: need a str"),
+        (lambda: Vocab([b"a"], {}, (), merge_counts=(1,)), "1 merge_counts for 0 merges"),
+        (lambda: Vocab.build([(b"q", b"zz")]), "merge 0, b'q' .* has no token b'zz'"),
+        (lambda: Vocab.build([]).extend([(b"a", b"b"), (b"q", b"zz")]), "merge 1, b'q' .* has no token b'zz'"),
+        (lambda: Vocab.build([], ["<s>", "<t>", "<s>"]), "special token '<s>' is given twice"),
+        (lambda: Tokenizer(Vocab.build([]), [], pattern=""), "the pattern is empty; use one of"),
+        (lambda: bpeflow.count(__file__, ["<|end|>"]), r"the pattern is '<\|end\|>', a special token: give it in"),
+        (lambda: Vocab.build([], [""]), "a special token must not be an empty string"),
+        (lambda: Vocab.build([]).extend([], "\ud800"), "has a lone surrogate"),
+    ],
+)
+def test_a_vocabulary_of_impossible_content_is_refused(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises((FormatError, ConfigError), match=message):
+        call()
+
+
+def test_a_corpus_in_place_of_a_config_is_recognised(tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text("some text\n", encoding="utf-8")
+    for path in (tmp_path / "corpus.txt", tmp_path, tmp_path / "nope.txt"):
+        with pytest.raises(
+            ConfigError, match=r"; Tokenizer\.train takes texts or files of text, and settings as keywords$"
+        ):
+            bpeflow.train(path)
+    with pytest.raises(FileNotFoundError, match=r"nope\.yaml: No such file or directory$"):
+        bpeflow.train(tmp_path / "nope.yaml")
+
+
+def test_a_folder_without_a_tokenizer_is_named_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TokenizerNotFoundError, match=f"{tmp_path}: no tokenizer in this folder"):
+        Tokenizer.load(Path())
+
+
+def test_the_ending_of_a_file_may_be_in_capitals(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    for name in ("x.JSON", "x.Tiktoken"):
+        tokenizer.save(tmp_path / name)
+        assert (tmp_path / name).is_file()
+        assert Tokenizer.load(tmp_path / name) == tokenizer
 
 
 def test_a_name_that_is_not_a_path_has_the_way_to_load_it(tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -260,7 +344,7 @@ def test_ways_of_handling_errors_are_checked_at_once(tokenizer: Tokenizer) -> No
 
 
 def test_none_among_documents_is_named(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    with pytest.raises(errors.BadRecordError, match="document 1: it is None; use bad_records: skip"):
+    with pytest.raises(errors.BadRecordError, match="document 1: it is None; use bad_records='skip'"):
         tokenizer.encode_documents(["a", None], tmp_path / "a.bin")  # type: ignore[list-item]
     assert tokenizer.encode_documents(["a", b"a"], tmp_path / "b.bin").documents == 2
 

@@ -114,6 +114,7 @@ def test_special_tokens_first_is_huggingfaces_order() -> None:
 def test_a_smaller_vocabulary_is_a_prefix_of_a_larger_one() -> None:
     assert Vocab.build(MERGES, ["<s>"], max_tokens=258).tokens == Vocab.build(MERGES, ["<s>"]).tokens[:258]
     assert Vocab.build(MERGES, ["<s>"], max_tokens=258).merges == tuple(MERGES[:1])
+    assert Vocab.build(MERGES, max_tokens=255).merges == ()
 
 
 def test_every_merge_makes_a_new_token_unless_tokens_are_reused() -> None:
@@ -217,10 +218,9 @@ def test_a_vocabulary_of_packed_tokens_is_the_same(
 
 def test_a_pickle_of_packed_tokens_stays_packed() -> None:
     built = Vocab.build(MERGES, ["<s>"])
-    vocab = Vocab.from_merge_ids(PackedBytes.of(built.tokens), built.special_tokens, built.merge_ids.copy(), True)
+    vocab = Vocab.from_merge_ids(PackedBytes.of(built.tokens), built.special_tokens, built.merge_ids.copy())
     copy = pickle.loads(pickle.dumps(vocab))
     assert not vars(copy).keys() & {"tokens", "merges"}
-    assert copy.merging_yields_all
     assert copy == built
     assert not vars(pickle.loads(pickle.dumps(built))).keys() & {"tokens"}  # they are packed however they were given
 

@@ -12,9 +12,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 import bpeflow
 from bpeflow import errors
+from bpeflow.cli.config import as_yaml, by_group, meaning, value_as_yaml
 from bpeflow.cli.main import COMMANDS, GROUPS, load_command
+from bpeflow.config import CorpusSettings, SourceSettings, all_settings
+from bpeflow.config.encoding import EncodeSettings
 
 ROOT = Path(__file__).parents[1]
 
@@ -39,7 +44,9 @@ def generated() -> dict[str, Callable[[], str]]:
     return {
         "docs/api.md": api,
         "docs/commands.md": commands,
+        "docs/settings.md": settings,
         "docs/tutorial.md": tutorial,
+        "configs/owt.yaml": full_config,
     }
 
 
@@ -54,6 +61,34 @@ def commands() -> str:
             parser, _ = load_command(name)
             parts.append(f"\n### bpeflow {name}\n\n```text\n{parser.format_help().strip()}\n```\n")
     return "".join(parts)
+
+
+def settings() -> str:
+    """Return the page of settings."""
+    lines = [
+        "# Settings",
+        "",
+        "Each setting can be given in a YAML config, as a flag (`--key value`; `sources` and settings in a section by",
+        "`--set key=value`), as a keyword of `bpeflow.Tokenizer.train` and `bpeflow.train_bpe`, and in a mapping for",
+        "`bpeflow.train`. `bpeflow encode` and `Tokenizer.encode_file` take the settings of the corpus, `engine`, and",
+        "those under *Encoding*.",
+    ]
+    corpus = {setting.key for setting in all_settings(CorpusSettings)}
+    encoding = [setting for setting in all_settings(EncodeSettings) if setting.group and setting.key not in corpus]
+    sources = list(all_settings(SourceSettings))
+    for group, listed in [*by_group(), ("sources", sources), ("encoding", encoding)]:
+        lines += ["", f"## {group[0].upper()}{group[1:]}", ""]
+        lines += ["| setting | meaning | default | example |", "|---|---|---|---|"]
+        for setting in listed:
+            default = setting.default.replace("<", "\\<")  # which could begin an HTML tag
+            cells = (f"`{setting.key}`", meaning(setting), default, f"`{value_as_yaml(setting.extra['example'])}`")
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def full_config() -> str:
+    """Return the config that names every setting."""
+    return as_yaml(yaml.safe_load((ROOT / "configs" / "owt.yaml").read_text(encoding="utf-8")))
 
 
 def tutorial() -> str:

@@ -71,5 +71,5 @@ def describe_byte_conflict(special_token: str) -> str:
     byte = BYTE_CHARACTERS.index(special_token)
     return (
         f"special token {special_token!r} is the printable form of byte 0x{byte:02x}, and would replace it in "
-        "vocab.json; choose a longer special token, or tie_break: huggingface, where both have the same id"
+        "vocab.json; choose a longer special token, or tie_break='huggingface', where both have the same id"
     )

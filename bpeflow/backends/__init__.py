@@ -30,6 +30,6 @@ def choose_backend(name: str) -> MergeBackend:
                 return backend
             others = [other.name for other in BACKENDS if other.unavailable() is None]
             raise BackendUnavailableError(
-                f"backend {name} is not available: {reason}. Available here: {', '.join(others)} (or backend: auto)"
+                f"backend {name} is not available: {reason}. Available here: {', '.join(others)} (or backend='auto')"
             )
     raise ConfigError(unknown_name("backend", name, ("auto", *(backend.name for backend in BACKENDS))))

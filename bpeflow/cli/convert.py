@@ -9,9 +9,9 @@ from bpeflow.cli.merge import read_counts
 from bpeflow.cli.parser import Parser, add_description_flags, description
 from bpeflow.cli.progress import set_up_logging
 from bpeflow.cli.settings import add_settings, settings_of
-from bpeflow.config import OutputSettings, make_settings
+from bpeflow.config import TransformersSettings
 from bpeflow.formats import any_format, hub
-from bpeflow.formats.tokenizer_spec import TransformersOptions
+from bpeflow.run_dir.run_files import report_of_tokenizer
 
 _CONVERT = """\
 Write a tokenizer in another format: gpt2 (vocab.json, merges.txt and bpeflow.json), huggingface (tokenizer.json, and
@@ -37,17 +37,19 @@ def convert_parser() -> Parser:
     )  # fmt: skip
     add_description_flags(parser)
     parser.add_argument("--overwrite", action="store_true", help="replace a tokenizer in DST")
-    title = "folder for transformers (--to huggingface)"
-    add_settings(parser, OutputSettings, without=("formats", "report"), title=title)
+    add_settings(parser, TransformersSettings, title="folder for transformers (--to huggingface)")
     return parser
 
 
 def run_convert(options: Namespace) -> None:
     """Convert a tokenizer."""
     set_up_logging()
-    output = make_settings(OutputSettings, {"formats": "huggingface", **settings_of(options)})
+    given, report = settings_of(options), report_of_tokenizer(options.source)
+    if report and any_format.takes_options(options.target, options.to):
+        of_run = report.settings["output"].items()
+        given = {name: value for name, value in of_run if name in TransformersSettings.model_fields} | given
     spec = hub.load_pretrained(str(options.source), **description(options))
-    for path in any_format.save(spec, options.target, options.to, options.overwrite, TransformersOptions.of(output)):
+    for path in any_format.save(spec, options.target, options.to, options.overwrite, given):
         print(path)  # noqa: T201
 
 

@@ -69,13 +69,13 @@ def run_diff(options: Namespace) -> None:
     with observing(options.quiet) as observer:
         first, second = (Tokenizer.from_pretrained(path) for path in paths)
         difference = compare_vocabs(first, second)
-        content: dict[str, Any] = {"tokenizers": names, "vocabulary": to_json(difference)}
+        content: dict[str, Any] = {"tokenizers": names, "vocabulary": difference}
         differing: dict[str, list[tuple[str, ...]]] = {}
         if text is not None:
             explained = first.explain(text), second.explain(text)
             blocks = [block for block in compare_texts(*explained) if block.differs]
             size, tokens = len(text.encode()), [len(explanation.tokens) for explanation in explained]
-            content["text"] = {"bytes": [size, size], "tokens": tokens, "blocks": to_json(blocks)}
+            content["text"] = {"bytes": [size, size], "tokens": tokens, "blocks": blocks}
             differing["text"] = [("bytes", "A", "B"), *map(_block_row, blocks)]
         if inputs:
             counts = count_pretokens(first, inputs, observer, **settings)
@@ -83,10 +83,10 @@ def run_diff(options: Namespace) -> None:
             tokens = [int(token_occurrences(*pair).sum()) for pair in ((first, counts), (second, others))]
             words = list(islice(compare_pretokens(first, second, counts), _PRETOKENS))
             sizes = [counts.total_bytes, others.total_bytes]
-            content["corpus"] = {"bytes": sizes, "tokens": tokens, "pretokens": to_json(words)}
+            content["corpus"] = {"bytes": sizes, "tokens": tokens, "pretokens": words}
             differing["corpus"] = [("count", "A", "B"), *map(_word_row, words)]
     if options.json:
-        print_json(content)
+        print_json(to_json(content))
         return
     console = output_console()
     print_fields(console, _fields(difference, names))

@@ -135,7 +135,6 @@ def run_decode(options: Namespace) -> None:
             options.source,
             options.out,
             any_tokenizer=options.any_tokenizer,
-            overwrite=options.overwrite,
             observer=observer,
         )
     rate = format_size(decoded.bytes / max(decoded.seconds, 1e-9))

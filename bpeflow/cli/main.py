@@ -98,7 +98,7 @@ def _run(argv: Sequence[str]) -> int:
     elif name in ("", "help", "-h", "--help") and (not rest or rest[0] in ("help", "-h", "--help")):
         print(_list_commands())  # noqa: T201
         return 0 if argv else 2
-    elif name == "help":
+    elif name == "help" or (name in ("-h", "--help") and rest[0] in COMMANDS):
         name, rest = rest[0], ["--help"]
     elif name.startswith("-"):
         name, rest = "train", argv

@@ -213,13 +213,21 @@ def _check_replaced(path: Path, options: Mapping[str, Any]) -> None:
     """Raise an error if an existing file is not to be replaced, or is named by another option, too."""
     if not options["overwrite"]:
         raise AlreadyExistsError(f"{path}: already exists; name another file, or give --overwrite to replace it")
+    from bpeflow.run_dir.layout import is_of_run  # only for a file that exists
+
+    if is_of_run(path):
+        raise AlreadyExistsError(f"{path}: a file of a training run is not replaced; name another file")
     values = (value if isinstance(value, list | tuple) else [value] for value in options.values())
     check_not_input([path], [value for value in chain.from_iterable(values) if isinstance(value, str | Path)])
 
 
 def _special_token(text: str) -> tuple[str, int | None]:
-    token, equals, token_id = text.rpartition("=")
-    return (token, int(token_id)) if token and equals and token_id.isdecimal() else (text, None)
+    token, _, token_id = text.rpartition("=")
+    if not token or not token_id[-1:].isalnum():  # a token with an equals sign in it, such as <tool=search>
+        return text, None
+    if not token_id.isdecimal():
+        raise argparse.ArgumentTypeError(f"need TEXT=ID with an id in digits, found {text!r}")
+    return token, int(token_id)
 
 
 def add_counts_flag(parser: Parser, *, required: bool = True) -> None:

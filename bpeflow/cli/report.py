@@ -6,6 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from bpeflow.cli.parser import Parser
+from bpeflow.errors import ConfigError
 from bpeflow.run_dir.layout import PAGE_FILE
 
 _DESCRIPTION = """\
@@ -37,5 +38,7 @@ def run_report(options: Namespace) -> None:
     from bpeflow.look.page import write_page
 
     path = options.out or options.run / PAGE_FILE
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise ConfigError(f"--out: {path} does not end in .html, and a page is HTML")
     write_page(options.run, path, options.sample)
     print(path)  # noqa: T201

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, get_origin
@@ -11,10 +12,13 @@ from pydantic import BaseModel
 
 from bpeflow._util.text import short_repr
 from bpeflow.cli.parser import Parser, add_quiet_flag
+from bpeflow.cli.progress import set_up_logging
 from bpeflow.cli.wording import SETTING
 from bpeflow.config import CorpusSettings, Settings, all_settings, override
 from bpeflow.config.reading import ARGUMENTS, parse_yaml, read_config, refuse_unknown
 from bpeflow.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 #: The group of settings that describe a corpus, which commands other than train take from its config, too.
 _CORPUS = "corpus"
@@ -124,9 +128,14 @@ def corpus_of(
     Raises `ConfigError`.
     """
     config = read_config(options.config)
+    if flags := config.keys() & vars(options).keys() - Settings.model_fields.keys() - ARGUMENTS.keys():
+        raise ConfigError(f"{options.config}: {', '.join(sorted(flags))}: give as a flag, not in a config")
     refuse_unknown(config, (model, Settings), str(options.config))
     _add_arguments(options, config)
     ignored = Settings.model_fields.keys() - CorpusSettings.model_fields.keys() - {"engine"}
+    if shared := [key for key in config if key in model.model_fields.keys() & ignored]:
+        set_up_logging(options.quiet)
+        log.info("%s: ignored, as train has it, too (give it as a flag): %s", options.config, ", ".join(shared))
     values = {key: config[key] for key in config if key in model.model_fields.keys() - ignored}
     values = override(values, settings_of(options))
     inputs = [*as_list(values.pop("input", [])), *as_list(values.pop("sources", []))]

@@ -1,16 +1,18 @@
 """How messages name settings on the command line. Imports none of the dependencies.
 
-The library names settings as configs and keywords do: ``threads: must be``, ``use bad_records: skip``, ``resume=True``.
-A user of the command line reads ``--threads: must be``, ``use --bad_records skip`` and ``--resume``. The name of a
-setting from a config follows the name of the config.
+The library names settings as keywords: ``threads: must be``, ``use bad_records='skip'``, ``resume=True``. A user of the
+command line reads ``--threads: must be``, ``use --bad_records skip`` and ``--resume``. One with a config reads
+``use bad_records: skip``, and the name of a setting from it follows the name of the config.
 """
 
 from __future__ import annotations
 
 import re
 from argparse import Namespace
+from ast import literal_eval
 from collections.abc import Mapping
 from contextlib import suppress
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from bpeflow.errors import ConfigError
@@ -24,19 +26,21 @@ SETTING = "setting "
 #: A name in the middle of a message, and not part of a path, of a quotation or of a longer name.
 _NAME = r"(?<![\w./'\"`=-]){}(?![\w/'\"`=(:→[]|\.\w)"
 
-#: The wording of the command that runs, if it has flags of settings.
+#: A keyword argument with its value, which is a literal of Python.
+_KEYWORD = re.compile(r"""(?<![^ (])([a-z]\w*)=(True|\d+|'[^']*'|"[^"]*"|\[[^]]*\]|\{[^}]*\})(?![\w/]|[,.]\w)""")
+
+#: The wording of the command that runs.
 _wordings: list[Wording] = []
 
 
 def worded(message: str) -> str:
-    """Return a message in the wording of the command that runs, with flags in place of keyword arguments."""
-    message = re.sub(r"\b\w+=True \((--\w+)\)", r"\1", message)
+    """Return a message in the wording of the command that runs."""
     return _wordings[-1](message) if _wordings else message
 
 
 def begin_wording(settings: Mapping[str, Setting] | None = None, options: Namespace | None = None) -> None:
     """Word messages for a command with flags for these settings, and with these options; or for none."""
-    _wordings[:] = [Wording(settings, options)] if settings and options is not None else []
+    _wordings[:] = [Wording(settings or {}, options or Namespace())]
 
 
 class Wording:
@@ -55,12 +59,31 @@ class Wording:
                 message = f"{self._settings[key].flags[0]}: {message if unknown else message[found.end() :]}"
             elif self._is_in_config(key):
                 message = f"{self._config}: {message}"
-        message = re.sub(r"\b\w+=True \((--\w+)\)", r"\1", message)
+        message = _KEYWORD.sub(self._keyword, message)
         for key, setting in self._settings.items():
-            # In a config, the user reads on in its terms.
-            if key in message and (self._config is None or key in self._given):
-                message = _with_flag(message, key, setting)
+            if "_" in key and not setting.is_switch and self._is_flag(key):
+                message = re.sub(_NAME.format(re.escape(key)), setting.flags[0], message)
         return message
+
+    def _is_flag(self, key: str) -> bool:
+        """Return whether a setting is named as its flag: in a config, the user reads on in its terms."""
+        return self._config is None or key in self._given
+
+    def _keyword(self, match: re.Match[str]) -> str:
+        """Return a keyword argument as a flag, or as a line of the config."""
+        key, literal = match.groups()
+        flag = self._settings[key].flags[0] if key in self._settings else f"--{key}"
+        try:
+            value = literal_eval(literal)
+        except (SyntaxError, ValueError):  # it is not ours
+            return match[0]
+        if value is True:
+            return flag
+        if key in self._settings and not self._is_flag(key):
+            return f"{key}: {value}"
+        if isinstance(value, dict):
+            value = ",".join(f"{name}={inner}" for name, inner in value.items())
+        return " ".join([flag, *(quote(str(word)) for word in (value if isinstance(value, list) else [value]))])
 
     def _is_in_config(self, key: str) -> bool:
         if self._config is None:
@@ -72,13 +95,3 @@ class Wording:
             values = read_config(self._config)
         section, _, name = key.rpartition(".")
         return name in ((values.get(section) or {}) if section else values)
-
-
-def _with_flag(message: str, key: str, setting: Setting) -> str:
-    """Replace a setting's name, and its name with a value, by its flag."""
-    flag, name = setting.flags[0], re.escape(key)
-    if setting.is_switch:
-        return re.sub(rf"\b{name}(?:=True|: true(?: \({flag}\))?)", flag, message)
-    values = "|".join(setting.choices) or r"auto|\d+"
-    message = re.sub(rf"(?<=[ (]){name}: (?=(?:{values})\b(?! →))", f"{flag} ", message)
-    return re.sub(_NAME.format(name), flag, message) if "_" in key else message

@@ -2,7 +2,7 @@
 
 from bpeflow.config.fields import Setting, all_settings, setting
 from bpeflow.config.reading import load_values, make_settings, override, replace
-from bpeflow.config.sections import EngineSettings, MonitorSettings, OutputSettings, ThinRare
+from bpeflow.config.sections import EngineSettings, MonitorSettings, OutputSettings, ThinRare, TransformersSettings
 from bpeflow.config.settings import (
     COUNT_ONLY,
     CorpusSettings,
@@ -25,6 +25,7 @@ __all__ = [
     "Settings",
     "SourceSettings",
     "ThinRare",
+    "TransformersSettings",
     "all_settings",
     "check_vocab_sizes",
     "load_values",

@@ -99,7 +99,9 @@ class EncodeSettings(CorpusSettings):
     engine: EngineSettings = EngineSettings.model_construct()
 
     @model_validator(mode="after")
-    def _check_seed(self) -> EncodeSettings:
+    def _check_effects(self) -> EncodeSettings:
         if self.seed and not self.val_fraction:
             raise ValueError("seed: has no effect without val_fraction; add val_fraction, such as 0.005")
+        if self.sampled and not any(source.max_bytes is not None for source in self.sources):
+            raise ValueError("sampled: has no effect without a source with max_bytes; leave it out")
         return self

@@ -19,6 +19,8 @@ Paths = str | Path | Sequence[str | Path]
 #: A number of bytes, as ``8_000_000`` or ``"8mb"``.
 Size = int | str
 
+BackendName = Literal["auto", "omp", "c", "python"]
+EngineName = Literal["local", "ray"]
 TokenizerFormat = Literal["huggingface", "tiktoken"]
 CorpusFormat = Literal["auto", "text", "jsonl", "parquet"]
 
@@ -80,7 +82,7 @@ class ThinRareKeywords(TypedDict):
 class EngineKeywords(TypedDict, total=False):
     """The content of `engine`."""
 
-    kind: Literal["local", "ray"]
+    kind: EngineName
     address: str | None
     workers: int | None
     cpus_per_task: int
@@ -130,7 +132,7 @@ class RunKeywords(CountKeywords, LearnKeywords, total=False):
     """Further settings of any training of one vocabulary."""
 
     pattern: str | Sequence[str]
-    backend: str
+    backend: BackendName
     init_from: str | Path | HasSpec | Vocab | None
     superwords: bool
     superword_pattern: str | Sequence[str]
@@ -143,8 +145,8 @@ class RunKeywords(CountKeywords, LearnKeywords, total=False):
     restart: bool
     overwrite: bool
     output: OutputKeywords
-    monitor: MonitorKeywords
-    engine: EngineKeywords
+    monitor: MonitorKeywords | bool
+    engine: EngineKeywords | EngineName
 
 
 class TrainKeywords(RunKeywords, total=False):
@@ -176,4 +178,4 @@ class EncodeKeywords(CorpusKeywords, total=False):
     resume: bool
     num_threads: int | None
     chunk_size: Size | None
-    engine: EngineKeywords
+    engine: EngineKeywords | EngineName

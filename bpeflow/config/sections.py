@@ -202,24 +202,9 @@ class EngineSettings(Section):
     )
 
 
-class OutputSettings(Section):
-    """What a run writes besides ``vocab.json``, ``merges.txt`` and ``bpeflow.json``.
+class TransformersSettings(Frozen):
+    """What transformers knows of a tokenizer besides its ids."""
 
-    All but `formats` and `report` are about the huggingface format, and the options of ``bpeflow convert``.
-    """
-
-    main = "formats"
-
-    formats: Annotated[tuple[Literal["huggingface", "tiktoken"], ...], BeforeValidator(as_tuple)] = _run(
-        (), "additional formats to write: huggingface, tiktoken", example=["huggingface"]
-    )
-    report: bool | None = _run(
-        None,
-        "write report.html, a page about the run, as bpeflow report does; needs bpeflow[report]",
-        "The page is in the run folder when the run is finished. Without matplotlib there is a warning instead.",
-        unset="after runs of a minute or more, where matplotlib is installed",
-        example=True,
-    )
     eos: NonEmpty | None = _run(
         None,
         "special token that ends a text in transformers",
@@ -255,13 +240,33 @@ class OutputSettings(Section):
         None, "longest input of the model in tokens, for transformers", unset="no limit", example=2048, ge=1
     )
 
+    @property
+    def given(self) -> list[str]:
+        """The names of the settings that differ from their defaults."""
+        fields = TransformersSettings.model_fields.items()
+        return [name for name, field in fields if getattr(self, name) != field.default]
+
+
+class OutputSettings(Section, TransformersSettings):
+    """What a run writes besides ``vocab.json``, ``merges.txt`` and ``bpeflow.json``."""
+
+    main = "formats"
+
+    formats: Annotated[tuple[Literal["huggingface", "tiktoken"], ...], BeforeValidator(as_tuple)] = _run(
+        (), "additional formats to write: huggingface, tiktoken", example=["huggingface"]
+    )
+    report: bool | None = _run(
+        None,
+        "write report.html, a page about the run, as bpeflow report does; needs bpeflow[report]",
+        "The page is in the run folder when the run is finished. Without matplotlib there is a warning instead.",
+        unset="after runs of a minute or more, where matplotlib is installed",
+        example=True,
+    )
+
     @model_validator(mode="after")
     def _check_format(self) -> OutputSettings:
-        given = [name for name, field in OutputSettings.model_fields.items() if getattr(self, name) != field.default]
-        if "huggingface" not in self.formats and (
-            others := [name for name in given if name not in ("formats", "report")]
-        ):
-            raise ValueError(f"{', '.join(others)}: for the huggingface format only; add it to output.formats")
+        if self.given and "huggingface" not in self.formats:
+            raise ValueError(f"{', '.join(self.given)}: for the huggingface format only; add it to output.formats")
         return self
 
 

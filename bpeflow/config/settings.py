@@ -309,8 +309,8 @@ class MergeSettings(TokenSettings):
     min_frequency: int = _learning(1, "pairs that occur less often are not merged", example=2, ge=1, lt=2**63)
     max_token_length: int | None = _learning(
         16384,
-        "upper bound on the length of a token, in bytes; null for no limit",
-        "Web text is full of long runs of spaces and dashes; 128 keeps them from taking ids. Without a limit, a "
+        "upper bound on the length of a token, in bytes",
+        "Web text is full of long runs of spaces and dashes; 128 keeps them from taking ids. Without a limit (null), a "
         "damaged file of a single repeated letter yields tokens of megabytes.",
         example=128,
         ge=1,
@@ -370,7 +370,8 @@ class Settings(CountSettings, MergeSettings):
     )
     max_words: int | None = _learning(
         4,
-        "upper bound on the words of a superword, which white space separates; null for no limit",
+        "upper bound on the words of a superword, which white space separates",
+        "null sets no limit.",
         example=3,
         ge=1,
         lt=2**63,
@@ -422,7 +423,7 @@ class Settings(CountSettings, MergeSettings):
         if not self.superwords:
             for name in ("superword_pattern", "transition_size", "max_words", "colon_rule"):
                 if getattr(self, name) != type(self).model_fields[name].default:
-                    raise ValueError(f"{name}: has no effect without superwords; add superwords: true (--superwords)")
+                    raise ValueError(f"{name}: has no effect without superwords; add superwords=True")
             return self
         if self.skip_merge:
             raise ValueError("skip_merge and superwords: give one of the two, as superwords are learned after merges")

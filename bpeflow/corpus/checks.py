@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shlex
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
@@ -48,8 +47,8 @@ _END_OF_TEXT = re.compile(
 #: The name of a table in text, and what becomes of it.
 _TABLE = re.compile(r"\.[ct]sv(\.\w+)?$", re.IGNORECASE)
 _AS_TEXT = (
-    "read as plain text, commas and quotes included: convert the texts to JSON Lines or Parquet (or use input_format: "
-    "text if that is meant)"
+    "read as plain text, commas and quotes included: convert the texts to JSON Lines or Parquet (or use "
+    "input_format='text' if that is meant)"
 )
 
 log = logging.getLogger(__name__)
@@ -84,6 +83,9 @@ class FirstLook:
             _warn_of(state, found if 2 * len(found) >= len(files) else [])  # a few are usual, as in source code
         _warn_of("UTF-8 with a byte order mark, which becomes tokens; remove it", [f for f in files if f.marked])
         _warn_of("named more than once, and read once", [file for file in files if file.repeated])
+        has_fields = any(source.text_field != ("text",) for source in self.rules.sources)
+        if has_fields and not any(file.format == "jsonl" or file.location == "iterable" for file in files):
+            log.warning("text_field: has no effect, because no input is JSON Lines")
         if len({file.source for file in files}) > 1:
             self._warn_of_shared(files)
         largest: dict[int, InputFile] = {}
@@ -166,18 +168,18 @@ class FirstLook:
                 name,
                 ", ".join(f"{token!r} {format_count(times, 'time')}" for token, times in found.items()),
                 format_size(len(data)),
-                self.remedy.format(tokens=shlex.join(tokens)),
+                self.remedy.format(tokens=tokens),
             )
         if file.format == "text" and file.guessed and is_json_lines(data[:START_BYTES]):
             log.warning(
-                "%s: read as plain text, braces and field names included, but looks like JSON Lines: use input_format: "
-                "jsonl, or name it .jsonl (or input_format: text if that is meant)",
+                "%s: read as plain text, braces and field names included, but looks like JSON Lines: use "
+                "input_format='jsonl', or name it .jsonl (or input_format='text' if that is meant)",
                 name,
             )
         elif file.format == "text" and file.guessed and is_json_file(file.name, data[:START_BYTES]):
             log.warning(
                 "%s: read as plain text, brackets and field names included, but looks like JSON: convert it to JSON "
-                "Lines, for instance by jq -c '.[]' (or use input_format: text if that is meant)",
+                "Lines, for instance by jq -c '.[]' (or use input_format='text' if that is meant)",
                 name,
             )
         if data and self.rules.pretokenizer.custom:
@@ -251,7 +253,7 @@ def report_unmatched(documents: DocumentStatistics, settings: CountSettings) -> 
     share = f"{percent:.1f} % of the text ({format_size(unmatched)})"
     if settings.unmatched == "drop":
         log.warning(
-            "pattern: %s is matched by nothing and dropped, e.g. %s; unmatched: isolate keeps it", share, example
+            "pattern: %s is matched by nothing and dropped, e.g. %s; unmatched='isolate' keeps it", share, example
         )
     elif simplest_pattern(settings.pattern) == PUBLISHED_PATTERNS["superbpe"]:  # superwords are between its matches
         pass

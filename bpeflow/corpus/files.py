@@ -48,8 +48,9 @@ _KINDS = (
     # Without a byte order mark: ASCII, whose other bytes are zero. That would be valid UTF-8.
     (re.compile(rb"([^\0]\0){8}"), "UTF-16", _UTF8_REMEDY.format("UTF-16LE")),
     (re.compile(rb"(\0[^\0]){8}"), "UTF-16", _UTF8_REMEDY.format("UTF-16BE")),
-    (re.compile(rb"PAR1[\0-\x08\x0e-\x1f]"), "Parquet", "use input_format: parquet, or name it .parquet"),
+    (re.compile(rb"PAR1[\0-\x08\x0e-\x1f]"), "Parquet", "use input_format='parquet', or name it .parquet"),
     (re.compile(rb"PK\x03\x04.{26}[^\0]{,99}\.npy", re.DOTALL), "an archive of arrays (NumPy)", "exclude it"),
+    (re.compile(rb'\{\s*"format": "bpeflow tokens"'), "the sidecar of a token file", "exclude both"),
     (re.compile(rb"PK\x03\x04"), "a zip archive", "unpack it, or exclude it"),
     (re.compile(rb".{257}ustar(\0|  \0)", re.DOTALL), "a tar archive", "unpack it, or exclude it"),
 )

@@ -24,7 +24,7 @@ from bpeflow.errors import BadRecordError, CorpusError, InputTypeError, InvalidU
 from bpeflow.pretokenize.cutter import LOOK_BEHIND, load_cutter
 
 #: The remedy for records without text.
-SKIP_REMEDY = "use bad_records: skip to leave out such records"
+SKIP_REMEDY = "use bad_records='skip' to leave out such records"
 
 #: Rows decoded at a time. Larger: a little faster. Smaller: less memory, which matters because a dictionary can make
 #: every row as long as the longest.

@@ -88,14 +88,19 @@ class Corpus:
                 )
 
 
-def without_weights(settings: AnyCorpusSettings) -> AnyCorpusSettings:
-    """Return the settings with each document counting once. Weights are for training; a message names ignored ones."""
-    weighted = [f"{source.name} ({source.weight})" for source in settings.sources if source.weight != 1]
-    if not weighted:
-        return settings
-    log.info("weights are ignored, as each document counts once: %s", ", ".join(weighted))
-    sources = tuple(source.model_copy(update={"weight": 1}) for source in settings.sources)
-    return settings.model_copy(update={"sources": sources})
+def each_document_once(settings: AnyCorpusSettings, sampled: bool = True) -> AnyCorpusSettings:
+    """Return the settings without the weights of sources and, unless `sampled`, their samples. Messages name both."""
+    sources = settings.sources
+    weighted = [f"{source.name} ({source.weight})" for source in sources if source.weight != 1]
+    parts = [f"{source.name} ({format_size(source.max_bytes)})" for source in sources if source.max_bytes is not None]
+    if weighted:
+        log.info("weights are ignored, as each document counts once: %s", ", ".join(weighted))
+    if parts and sampled:
+        log.info("only random samples of these sources are read: %s", ", ".join(parts))
+    elif parts:
+        log.info("max_bytes is ignored: whole sources are encoded (sampled=True for the samples): %s", ", ".join(parts))
+    once = {"weight": 1} if sampled else {"weight": 1, "max_bytes": None}
+    return settings.model_copy(update={"sources": tuple(source.model_copy(update=once) for source in sources)})
 
 
 def find_corpus(settings: CorpusSettings, documents: Iterable[Any] | None = None, in_order: bool = False) -> Corpus:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bpeflow.config import CountSettings  # pydantic, which workers do without
 
 #: The remedy for documents that are not UTF-8.
-UTF8_REMEDY = "use invalid_utf8: replace to put U+FFFD there, or invalid_utf8: skip to leave out such documents"
+UTF8_REMEDY = "use invalid_utf8='replace' to put U+FFFD there, or invalid_utf8='skip' to leave out such documents"
 
 #: The remedy for lists of texts in place of texts.
 FLATTEN_REMEDY = (

@@ -22,12 +22,10 @@ from bpeflow.corpus.split import find_boundary
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.budget import default_limit
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.counting.fingerprint import Fingerprint
+from bpeflow.counting.fingerprint import SUBFOLDER, Fingerprint, has_segments, remove_segments
 from bpeflow.counting.merger import CountMerger, reduce_shards
 from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
-from bpeflow.counting.plan import SegmentPlan
 from bpeflow.counting.report import CorpusReport, CountingReport, StageReport, complete_stages, describe_sources
-from bpeflow.counting.segments import SUBFOLDER, SegmentFolder, count_parts, has_segments, remove_segments
 from bpeflow.counting.shards import PARTITIONS, RECORD, Shard, Spilled, new_scratch, removed_at_end
 from bpeflow.counting.table import SharedTables
 from bpeflow.errors import ConfigError, CorpusError, explain_memory_error
@@ -43,6 +41,7 @@ if TYPE_CHECKING:
 
     from bpeflow.config.keywords import CountKeywords
     from bpeflow.counting.ray_tasks import ClusterCounting
+    from bpeflow.counting.segments import SegmentFolder
     from bpeflow.counting.units import Units
 
 #: The most bytes of input that are counted in threads although they hold the interpreter's lock: to read a stream, to
@@ -57,7 +56,7 @@ MOST_MERGERS = 8
 _MEMORY_REMEDY = "use fewer counters (num_counter), a smaller chunk_size or memory_limit; or add memory"
 
 #: The remedy for end-of-text strings that are no special tokens.
-_END_OF_TEXT_REMEDY = "learned as ordinary text; to make them special tokens, set special_tokens to {tokens}"
+_END_OF_TEXT_REMEDY = "learned as ordinary text; to make them special tokens, give special_tokens={tokens}"
 
 log = logging.getLogger(__name__)
 
@@ -238,7 +237,7 @@ class CorpusCounter:
             check_unchanged(self.corpus.entries, "run again when it is complete", may_grow=True)
             return sums
         with segments.kept_on_failure():
-            shards = segments.count(runner, cluster.count if cluster else count_parts)
+            shards = segments.count(runner, cluster.count if cluster else None)
             if len(shards) == 1:
                 return shards
             return cluster.sum(shards, segments.path, runner) if cluster else runner.sum(shards)
@@ -286,7 +285,7 @@ class CorpusCounter:
         if self.corpus.main_process_only:
             raise ConfigError(
                 "standard input, iterables and files in memory cannot be read by other processes: save them to files, "
-                "or use engine.kind: local"
+                "or use engine='local'"
             )
 
     def _segments(self, build: PipelineBuilder, cluster: ClusterCounting | None) -> SegmentFolder | None:
@@ -298,6 +297,9 @@ class CorpusCounter:
             size, build = cluster.segment_size(self.total_bytes, size), cluster.in_tasks(build)
         elif self.total_bytes <= size and not has_segments(folder):
             return None
+        from bpeflow.counting.plan import SegmentPlan  # for large corpora only
+        from bpeflow.counting.segments import SegmentFolder
+
         boundary = partial(find_boundary, rules=self.rules, longest=build.longest_text)
         return SegmentFolder(folder, SegmentPlan(self.corpus.entries, size, boundary), self.fingerprint)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util.atomic import atomic_path
+from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy
 from bpeflow.counting.shards import MAX_COUNT
 from bpeflow.errors import ConfigError, FormatError
@@ -154,17 +155,66 @@ _ESCAPE = re.compile(rb"\\(?:x[0-9a-f]{2}|.?)", re.DOTALL)
 _COUNT = re.compile(rb"0*([0-9]{1,%d})" % len(str(MAX_COUNT)))
 
 
-def write_tsv(path: Path, items: Iterable[tuple[bytes, int]]) -> None:
-    """Write pre-tokens and their counts, in the order of `items`."""
+def write_tsv(path: Path, tokens: PackedBytes, counts: NDArray[np.int64]) -> None:
+    """Write pre-tokens and their counts."""
+    data = np.frombuffer(tokens.data, np.uint8)
+    to_escape = np.isin(data, np.frombuffer(b"".join(_ESCAPES), np.uint8))
+    if not _all_utf8(tokens):
+        to_escape |= data >= 0x80
+    strings = [*tokens]
+    for index in np.unique(np.searchsorted(tokens.offsets, np.flatnonzero(to_escape), "right") - 1).tolist():
+        strings[index] = _escape(strings[index])
     with atomic_path(path) as temporary, temporary.open("wb") as file:
-        for token, count in items:
-            escaped = _NEEDS_ESCAPE.sub(lambda match: _ESCAPES[match[0]], token)
-            # `decode` turns invalid UTF-8 into \xNN.
-            file.write(b"%s\t%d\n" % (escaped.decode("utf-8", errors="backslashreplace").encode(), count))
+        file.writelines(map(b"%s\t%d\n".__mod__, zip(strings, counts.tolist(), strict=True)))
 
 
-def read_tsv(path: Path) -> dict[bytes, int]:
-    """Read lines of distinct pre-tokens. Raises `FormatError`, with the path and the line, for anything else."""
+def _all_utf8(tokens: PackedBytes) -> bool:
+    """Return whether all strings are UTF-8: all of them together, and none begins inside a character."""
+    try:
+        tokens.data.decode()
+    except UnicodeDecodeError:
+        return False
+    first = np.frombuffer(tokens.data, np.uint8)[tokens.offsets[:-1]]
+    return not np.any((first >= 0x80) & (first < 0xC0))
+
+
+def _escape(token: bytes) -> bytes:
+    escaped = _NEEDS_ESCAPE.sub(lambda match: _ESCAPES[match[0]], token)
+    return escaped.decode("utf-8", errors="backslashreplace").encode()  # invalid UTF-8 becomes \xNN
+
+
+def read_tsv(path: Path) -> tuple[Sequence[bytes], Sequence[int]]:
+    """Read lines of distinct pre-tokens, and return both columns.
+
+    Raises `FormatError`, with the path and the line, for anything else.
+    """
+    if (columns := _read_at_once(path)) is not None:
+        return columns
+    counts = read_lines(path)
+    return [*counts], [*counts.values()]
+
+
+def _read_at_once(path: Path) -> tuple[Sequence[bytes], Sequence[int]] | None:
+    """Read lines that need no closer look; None if there are others. A tenth of the time of `read_lines`."""
+    text = path.read_bytes()
+    data = np.frombuffer(text, np.uint8)
+    tabs, ends = np.flatnonzero(data == ord("\t")), np.flatnonzero(data == ord("\n"))
+    if not text.endswith(b"\n") or len(tabs) != len(ends) or (tabs > ends).any() or (tabs[1:] < ends[:-1]).any():
+        return None
+    fields = text.replace(b"\n", b"\t").split(b"\t")
+    tokens, digits = fields[:-1:2], fields[1::2]
+    lengths = ends - tabs - 1
+    if lengths.min() < 1 or lengths.max() >= len(str(MAX_COUNT)) or not b"".join(digits).isdigit():
+        return None
+    counts = [*map(int, digits)]
+    for index in np.unique(np.searchsorted(ends, np.flatnonzero(data == ord("\\")))).tolist():
+        tokens[index] = _unescape(tokens[index], f"{path}, line {index + 1}")
+    distinct = {*tokens}
+    return None if len(distinct) < len(tokens) or b"" in distinct or min(counts) < 1 else (tokens, counts)
+
+
+def read_lines(path: Path) -> dict[bytes, int]:
+    """Implement `read_tsv`, one line after another, which finds the first one that is wrong."""
     counts: dict[bytes, int] = {}
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):

@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util.atomic import atomic_path
-from bpeflow._util.packed import PackedBytes
-from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy
+from bpeflow._util.packed import PackedBytes, take_strings
+from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, as_path
 from bpeflow.counting.count_files import Cut, NpzContent, explain_npz_errors, read_npz, read_tsv, write_npz, write_tsv
 from bpeflow.counting.shards import MAX_COUNT
-from bpeflow.counting.thinning import canonical_order, pretoken_hashes, thin
 from bpeflow.errors import CountOverflowError, FormatError, InputTypeError
 from bpeflow.flow.shared import Descriptor, owned
 
@@ -196,6 +195,7 @@ class PretokenCounts(Mapping[bytes, int]):
             CountOverflowError: a multiplied count does not fit 64 bits.
         """
         from bpeflow.config import ThinRare, make_settings  # pydantic, which counts alone do not need
+        from bpeflow.counting.thinning import thin
 
         chosen = make_settings(ThinRare, {"below": below, "keep": keep})
         thinned = thin(self, chosen.below, chosen.one_in)
@@ -285,7 +285,7 @@ class PretokenCounts(Mapping[bytes, int]):
 
     def save(self, path: str | Path) -> None:
         """Write an uncompressed ``.npz`` of plain arrays, without pickle. The file appears atomically."""
-        with atomic_path(Path(path)) as temporary:
+        with atomic_path(as_path(path, "path")) as temporary:
             self.dump(temporary)
 
     def dump(self, path: Path) -> None:
@@ -295,7 +295,7 @@ class PretokenCounts(Mapping[bytes, int]):
     @classmethod
     def load(cls, path: str | Path) -> PretokenCounts:
         """Read a file that `save` wrote. Raises `FormatError`, with the path, for any other file."""
-        with explain_npz_errors(Path(path)), Path(path).open("rb") as file:
+        with explain_npz_errors(path := as_path(path, "path")), path.open("rb") as file:
             counts = cls(*read_npz(file))
             _check_canonical(counts)
             return counts
@@ -308,7 +308,15 @@ class PretokenCounts(Mapping[bytes, int]):
             FormatError: the file has another ending, or is not in the format of its ending.
             OSError: the file does not exist or cannot be read.
         """
-        return cls.load(path) if _ending(path) == ".npz" else cls.from_items(read_tsv(Path(path)).items())
+        if _ending(path) == ".npz":
+            return cls.load(path)
+        from bpeflow.counting.thinning import canonical_order
+
+        strings, counts = read_tsv(Path(path))
+        tokens, numbers = PackedBytes.of(strings), np.array(counts, np.int64)
+        data, offsets = np.frombuffer(tokens.data, np.uint8), tokens.offsets
+        order = canonical_order(data, offsets[:-1], offsets[1:], numbers)
+        return cls(*take_strings(data, offsets, order), numbers[order])
 
     def write(self, path: str | Path) -> None:
         """Write a file in the format of its ending, in any case: ``.npz`` (see `save`) or ``.tsv``.
@@ -321,7 +329,7 @@ class PretokenCounts(Mapping[bytes, int]):
         elif self.cut:
             raise FormatError(f"{path}: pre-tokens were cut for superwords, and only .npz says how")
         else:
-            write_tsv(Path(path), self.items())
+            write_tsv(Path(path), PackedBytes(self.data.tobytes(), self.offsets), self.counts)
 
 
 class _Items(ItemsView[bytes, int]):
@@ -336,7 +344,7 @@ class _Items(ItemsView[bytes, int]):
 
 
 def _ending(path: str | Path) -> str:
-    ending = Path(path).suffix.lower()
+    ending = as_path(path, "path").suffix.lower()
     if ending not in (".npz", ".tsv"):
         raise FormatError(f"{path}: the ending decides the format of counts; it must be .npz or .tsv")
     return ending
@@ -373,13 +381,21 @@ def _check_arrays(data: NDArray[Any], offsets: NDArray[Any], counts: NDArray[Any
 
 def _check_canonical(counts: PretokenCounts) -> None:
     """Compare the pre-tokens, as the constructor does not."""
-    hashes = pretoken_hashes(counts.data, counts.offsets)
-    hashes.sort()  # a tenth of the time that np.unique takes for its hash table
-    if np.any(hashes[1:] == hashes[:-1]) and len(set(counts)) < len(counts):
+    from bpeflow.counting.thinning import canonical_order, pretoken_hashes  # for files and thinned counts only
+
+    data, offsets = counts.data, counts.offsets
+
+    def tokens(indices: NDArray[np.int64]) -> list[bytes]:
+        """Return the pre-tokens of a few indices."""
+        return [data[offsets[index] : offsets[index + 1]].tobytes() for index in indices.tolist()]
+
+    hashes = pretoken_hashes(data, offsets)
+    ascending = np.sort(hashes)  # a tenth of the time that np.unique takes for its hash table
+    repeated = ascending[1:][ascending[1:] == ascending[:-1]]
+    alike = tokens(np.flatnonzero(np.isin(hashes, repeated)))  # ` .....` and `.......` may have the same hash
+    if len({*alike}) < len(alike):
         raise FormatError("a pre-token occurs twice")
-    order = canonical_order(counts.data, counts.offsets[:-1], counts.offsets[1:], counts.counts)
-    for place in np.flatnonzero(order != np.arange(len(order))).tolist():
-        first, second = (
-            counts.data[counts.offsets[index] : counts.offsets[index + 1]].tobytes() for index in (place, order[place])
-        )
+    order = canonical_order(data, offsets[:-1], offsets[1:], counts.counts)
+    for place in np.flatnonzero(order != np.arange(len(order)))[:1].tolist():
+        first, second = tokens(np.array([place, order[place]]))
         raise FormatError(f"pre-tokens of equal count are out of order: {first!r} before {second!r}")

@@ -1,21 +1,24 @@
 """`Fingerprint`: everything that the counts of a corpus depend on.
 
 A run resumes only from counts with the same fingerprint, so counts of different corpora or settings are never mixed. It
-is the manifest of a folder of segments, and, without the list of inputs, a part of the report of a run.
+is the manifest of a folder of segments, and, without the list of inputs, a part of the report of a run. A folder has
+segments if it has a manifest; `counting.segments` makes them.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from bpeflow._util.atomic import read_json, write_json
+from bpeflow._util.atomic import read_json, sync_folder, write_json
 from bpeflow._util.text import Pattern, format_count
 from bpeflow.config import CountSettings
 from bpeflow.corpus.files import InputFile
@@ -25,6 +28,13 @@ from bpeflow.pretokenize.normalizer import UNICODE_VERSION
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS, NAMED_REGEXES
 
 MANIFEST_FILE = "manifest.json"
+
+#: Names of the files in the folder, and of the temporary files that a killed run leaves behind.
+_OWN_NAMES = re.compile(r"(\d{6,}|sum)(-[0-9a-f]+)?\.shard|\d{6,}\.json|(manifest|fingerprint)\.json|\..*\.part")
+
+#: The length of the names of subfolders, which begin the digests of units.
+SUBFOLDER = 16
+_SUBFOLDER = re.compile(rf"[0-9a-f]{{{SUBFOLDER}}}")
 
 #: The version of a folder of segments, including the format of shards.
 VERSION = 4
@@ -149,6 +159,8 @@ def _input(file: InputFile) -> list[Any]:
 def setting_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Describe each setting that differs between two mappings, by its path: ``sources.0.weight: 2 → 3``."""
     keys = dict.fromkeys([*before, *now])
+    if not {"unmatched"} <= before.keys() & now.keys():  # a named pattern has none
+        keys.pop("unmatched", None)
     return [change for key in keys for change in _setting_changes(key, before.get(key), now.get(key))]
 
 
@@ -210,11 +222,44 @@ def has_manifest(folder: Path, fingerprint: Fingerprint) -> bool:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ResumeError(
             f"{path} is damaged, or not a manifest of bpeflow ({error}): its segments cannot be resumed. Start over "
-            "with --restart or in another out_dir"
+            "with restart=True or in another out_dir"
         ) from None
     if changes:
         raise ResumeError(
             f"the unfinished run in {folder.parent} counts something else ({'; '.join(changes)}). Undo the change to "
-            "resume it, or start over with --restart or in another out_dir"
+            "resume it, or start over with restart=True or in another out_dir"
         )
     return True
+
+
+def has_segments(folder: Path) -> bool:
+    """Return whether a folder, or a subfolder for the segments of units, has segments of an unfinished run."""
+    return any((path / MANIFEST_FILE).exists() for path in (folder, *_subfolders(folder)))
+
+
+def remove_segments(folder: Path) -> None:
+    """Remove a folder of segments and its subfolders, if it exists, durably.
+
+    The manifest goes first: without it the other files are leftovers.
+    """
+    if folder.is_dir():
+        for subfolder in _subfolders(folder):
+            remove_segments(subfolder)
+        (folder / MANIFEST_FILE).unlink(missing_ok=True)
+        sync_folder(folder)
+        remove_unknown(folder, frozenset())
+        with suppress(OSError):  # it also has files of someone else
+            folder.rmdir()
+        sync_folder(folder.parent)
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    return [path for path in folder.glob("*") if path.is_dir() and _SUBFOLDER.fullmatch(path.name)]
+
+
+def remove_unknown(folder: Path, known: Collection[str]) -> bool:
+    """Remove the files with names of ours that are not in `known`. Returns whether there were any."""
+    unknown = [path for path in folder.iterdir() if path.name not in known and _OWN_NAMES.fullmatch(path.name)]
+    for path in unknown:
+        path.unlink()
+    return bool(unknown)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -83,7 +83,7 @@ class ClusterCounting:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._nodes: dict[str, NodeReport] = {}
+        self._nodes: defaultdict[str, list[TaskReport]] = defaultdict(list)  # tasks that have ended, by node
         self._counted: Counter[str] = Counter()  # bytes of input, by node
         self._began = self._sampled = monotonic()
 
@@ -150,22 +150,21 @@ class ClusterCounting:
         folder = folder.absolute()
         tasks = CountTasks(folder, self.in_tasks(runner.build))
         for key, report in self._cluster.run(tasks, function, calls, folder, lambda: self._sample(runner)):
-            self._add(report)
+            self._nodes[report.node].append(report)
             yield key, report
 
     def report(self) -> EngineReport:
         """Return the part of a run's report that is about the cluster."""
-        nodes = dict(sorted(self._nodes.items()))
-        return EngineReport(kind="ray", tasks=sum(node.tasks for node in nodes.values()), nodes=nodes)
-
-    def _add(self, report: TaskReport) -> None:
-        node = self._nodes.get(report.node, NodeReport(tasks=0, seconds=0, cpu_seconds=0, peak_memory_bytes=0))
-        self._nodes[report.node] = NodeReport(
-            tasks=node.tasks + 1,
-            seconds=node.seconds + report.seconds,
-            cpu_seconds=node.cpu_seconds + report.cpu_seconds,
-            peak_memory_bytes=max(node.peak_memory_bytes, report.peak_memory),
-        )
+        nodes = {
+            name: NodeReport(
+                tasks=len(tasks),
+                seconds=sum(task.seconds for task in tasks),
+                cpu_seconds=sum(task.cpu_seconds for task in tasks),
+                peak_memory_bytes=max(task.peak_memory for task in tasks),
+            )
+            for name, tasks in sorted(self._nodes.items())
+        }
+        return EngineReport(kind="ray", tasks=sum(map(len, self._nodes.values())), nodes=nodes)
 
     def _sample(self, runner: PipelineRunner) -> None:
         """Pass on a sample, if one is due: all tasks, as counters, and the tasks of each node, with average rates."""
@@ -179,9 +178,9 @@ class ClusterCounting:
         def rate(tasks: int, counted: int, workers: int) -> StageRate:
             return StageRate(tasks / elapsed, counted / elapsed, tasks, counted, workers)
 
-        stages = {"counter": rate(sum(node.tasks for node in self._nodes.values()), self._counted.total(), running)}
-        for name, node in self._nodes.items():
-            stages[f"node {name}"] = rate(node.tasks, self._counted[name], 1)
+        stages = {"counter": rate(sum(map(len, self._nodes.values())), self._counted.total(), running)}
+        for name, tasks in self._nodes.items():
+            stages[f"node {name}"] = rate(len(tasks), self._counted[name], 1)
         runner.on_sample(
             MonitorSample(
                 elapsed=elapsed,

@@ -158,6 +158,23 @@ class CutReport:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Thinned:
+    """The effect of thinning (`counting.thinning`), which comes before learning.
+
+    Attributes:
+        pretokens: distinct pre-tokens that were counted.
+        positions: their bytes.
+        kept_pretokens: distinct pre-tokens that merges were learned from.
+        kept_positions: their bytes.
+    """
+
+    pretokens: int
+    positions: int
+    kept_pretokens: int
+    kept_positions: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class CountingReport:
     """How the corpus was counted; summed over all runs that took part if it was resumed.
 

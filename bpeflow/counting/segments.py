@@ -19,8 +19,8 @@ from __future__ import annotations
 import itertools
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from itertools import chain
@@ -33,20 +33,14 @@ from bpeflow._util.atomic import atomic_path, read_json, sync_folder, write_json
 from bpeflow._util.text import format_count, format_size
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.sources import check_unchanged
-from bpeflow.counting.fingerprint import MANIFEST_FILE, Fingerprint, has_manifest, write_manifest
+from bpeflow.counting.fingerprint import MANIFEST_FILE, Fingerprint, has_manifest, remove_unknown, write_manifest
 from bpeflow.counting.pipelines import PipelineRunner
 from bpeflow.counting.plan import Position, SegmentPart, SegmentPlan
 from bpeflow.counting.report import SegmentStatistics, Stages, combine_stages, describe_workers
 from bpeflow.counting.shards import PARTITIONS, Shard, Spilled
 from bpeflow.errors import ScratchError
 
-#: Names of the files in the folder, and of the temporary files that a killed run leaves behind.
-_OWN_NAMES = re.compile(r"(\d{6,}|sum)(-[0-9a-f]+)?\.shard|\d{6,}\.json|(manifest|fingerprint)\.json|\..*\.part")
 _RECORD = re.compile(r"\d{6,}\.json").fullmatch
-
-#: The length of the names of subfolders, which begin the digests of units.
-SUBFOLDER = 16
-_SUBFOLDER = re.compile(rf"[0-9a-f]{{{SUBFOLDER}}}")
 
 _begin = attrgetter("begin")
 
@@ -54,8 +48,8 @@ _READ_SIZE = 1 << 20
 
 #: The remedy for a file that changed while it was counted.
 FILE_CHANGED_REMEDY = (
-    "restore the file and its modification time and continue with --resume, or start over with --restart once it is "
-    "complete"
+    "restore the file and its modification time and continue with resume=True, or start over with restart=True once it "
+    "is complete"
 )
 
 log = logging.getLogger(__name__)
@@ -172,7 +166,7 @@ class SegmentFolder:
         """Create the folder, or resume with the segments of an earlier run that are intact."""
         try:
             if self._is_new:
-                if self.path.is_dir() and _remove_unknown(self.path, frozenset()):  # a run was killed at its start
+                if self.path.is_dir() and remove_unknown(self.path, frozenset()):  # a run was killed at its start
                     sync_folder(self.path)  # records must not come back beside the new manifest
                 write_manifest(self.path, self._fingerprint)
             else:
@@ -195,7 +189,7 @@ class SegmentFolder:
                     "%s is damaged or missing: counting its part of the corpus again",
                     path if record is None else self.path / record.file,
                 )
-        _remove_unknown(self.path, known)
+        remove_unknown(self.path, known)
         done = format_size(sum(record.weight for record in self._records))
         if self._records:
             log.info("resuming %s, %s of input, from %s", format_count(len(self._records), "segment"), done, self.path)
@@ -226,13 +220,13 @@ class SegmentFolder:
     def count(
         self,
         runner: PipelineRunner,
-        count: Callable[[Iterator[SegmentPart], Path, PipelineRunner], Iterator[SegmentRecord]],
+        count: Callable[[Iterator[SegmentPart], Path, PipelineRunner], Iterator[SegmentRecord]] | None = None,
     ) -> list[Shard]:
         """Count the segments that are missing, and record each. Returns the shards of all segments.
 
         Args:
             runner: runs pipelines.
-            count: counts parts of the corpus to a folder: `count_parts`, or the method of an engine.
+            count: counts parts of the corpus to a folder, as `count_parts` does; None for that.
 
         Raises:
             ScratchError: a segment cannot be written.
@@ -241,7 +235,7 @@ class SegmentFolder:
         self._open()
         runner.done_bytes += sum(record.weight for record in self._resumed)
         runner.report_progress()
-        for record in count(self._missing(), self.path, runner):
+        for record in (count or count_parts)(self._missing(), self.path, runner):
             self._add(record)
         runner.stages = _stages(self._records[len(self._resumed) :])
         return [record.shard(self.path.absolute()) for record in sorted(self._records, key=_begin)]
@@ -254,7 +248,7 @@ class SegmentFolder:
         except BaseException:
             if self._records:
                 text = format_size(sum(record.statistics.bytes for record in self._records))
-                log.warning("%s keeps finished segments, %s of text, for --resume", self.path, text)
+                log.warning("%s keeps finished segments, %s of text, for resume=True", self.path, text)
             raise
 
     def stages(self, runner: PipelineRunner) -> Stages:
@@ -280,39 +274,6 @@ def _stages(records: Iterable[SegmentRecord]) -> Stages:
         process = record.node, record.process
         processes[process] = combine_stages([processes.get(process, {}), record.stages])
     return combine_stages(processes.values(), workers=sum, seconds=max)
-
-
-def has_segments(folder: Path) -> bool:
-    """Return whether a folder, or a subfolder for the segments of units, has segments of an unfinished run."""
-    return any((path / MANIFEST_FILE).exists() for path in (folder, *_subfolders(folder)))
-
-
-def remove_segments(folder: Path) -> None:
-    """Remove a folder of segments and its subfolders, if it exists, durably.
-
-    The manifest goes first: without it the other files are leftovers.
-    """
-    if folder.is_dir():
-        for subfolder in _subfolders(folder):
-            remove_segments(subfolder)
-        (folder / MANIFEST_FILE).unlink(missing_ok=True)
-        sync_folder(folder)
-        _remove_unknown(folder, frozenset())
-        with suppress(OSError):  # it also has files of someone else
-            folder.rmdir()
-        sync_folder(folder.parent)
-
-
-def _subfolders(folder: Path) -> list[Path]:
-    return [path for path in folder.glob("*") if path.is_dir() and _SUBFOLDER.fullmatch(path.name)]
-
-
-def _remove_unknown(folder: Path, known: Collection[str]) -> bool:
-    """Remove the files with names of ours that are not in `known`. Returns whether there were any."""
-    unknown = [path for path in folder.iterdir() if path.name not in known and _OWN_NAMES.fullmatch(path.name)]
-    for path in unknown:
-        path.unlink()
-    return bool(unknown)
 
 
 def count_parts(parts: Iterable[SegmentPart], folder: Path, runner: PipelineRunner) -> Iterator[SegmentRecord]:

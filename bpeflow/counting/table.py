@@ -11,7 +11,6 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from ctypes import Array, byref, c_char, c_uint32, c_uint64, c_void_p, string_at
-from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from threading import Lock
@@ -276,45 +275,41 @@ class SharedTables:
 
         from bpeflow.counting.counts import PretokenCounts
 
-        tables, numbers = _array([table.handle for table in self._tables]), range(self._threads)
+        library, threads, numbers = load_library("count"), self._threads, range(self._threads)
+        tables = _array([table.handle for table in self._tables])
 
         def add_up(number: int) -> Handle:
-            return Handle(load_library("count"), "sum", tables, len(tables), number, self._threads)
+            return Handle(library, "sum", tables, len(tables), number, threads)
 
-        sums = list(map_in_threads(add_up, numbers, self._threads))
-        parts = list(map_in_threads(partial(_SortedPart, sums), numbers, self._threads))
-        starts = list(accumulate((part.tokens for part in parts), initial=0))
-        begins = list(accumulate((part.bytes for part in parts), initial=0))
+        sums = list(map_in_threads(add_up, numbers, threads))
+
+        def sort(number: int) -> tuple[Handle, int, int]:
+            tokens, size = c_uint64(), c_uint64()
+            results = (byref(tokens), byref(size))
+            return (
+                Handle(library, "sorted", _array(sums), threads, number, threads, results=results),
+                tokens.value,
+                size.value,
+            )
+
+        parts, tokens, sizes = zip(*map_in_threads(sort, numbers, threads), strict=True)
+        starts, begins = (list(accumulate(each, initial=0)) for each in (tokens, sizes))
         data, counts = np.empty(begins[-1], dtype=np.uint8), np.empty(starts[-1], dtype=np.int64)
         offsets = np.zeros(starts[-1] + 1, dtype=np.int64)
 
         def write(number: int) -> None:
             start, begin = starts[number], begins[number]
             columns = (data[begin:], offsets[start + 1 :], counts[start:])
-            parts[number].write(begin, *(column.ctypes.data for column in columns))
+            library.bpeflow_sorted_write(parts[number], begin, *(column.ctypes.data for column in columns))
 
-        list(map_in_threads(write, numbers, self._threads))
+        list(map_in_threads(write, numbers, threads))
         # Here and not in finalizers: this takes a while, and Ctrl-C in a finalizer is lost.
-        for handle in (*(part.handle for part in parts), *sums):
+        for handle in (*parts, *sums):
             handle.free()
         for table in self._tables:
             table.free()
         self._tables.clear()
         return PretokenCounts(data, offsets, counts)
-
-
-class _SortedPart:
-    """`bpeflow_sorted` of the header, of tables that must be kept. It is freed together with the object."""
-
-    def __init__(self, sums: Sequence[Handle], number: int) -> None:
-        tokens, size = c_uint64(), c_uint64()
-        self._library = load_library("count")
-        arguments, results = (_array(sums), len(sums), number, len(sums)), (byref(tokens), byref(size))
-        self.handle = Handle(self._library, "sorted", *arguments, results=results)
-        self.tokens, self.bytes = tokens.value, size.value
-
-    def write(self, begin: int, data: int, ends: int, counts: int) -> None:
-        self._library.bpeflow_sorted_write(self.handle, begin, data, ends, counts)
 
 
 def _array(handles: Sequence[Handle]) -> Array[c_void_p]:

@@ -7,7 +7,6 @@ languages. The hashes of pre-tokens never change, so that such a selection depen
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -33,23 +32,6 @@ def pretoken_hashes(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDAr
     except NativeUnavailableError:
         hashes[:] = [hash_of(data[start:end].tobytes()) for start, end in pairwise(offsets.tolist())]
     return hashes
-
-
-@dataclass(frozen=True, kw_only=True)
-class Thinned:
-    """The effect of thinning.
-
-    Attributes:
-        pretokens: distinct pre-tokens that were counted.
-        positions: their bytes.
-        kept_pretokens: distinct pre-tokens that merges were learned from.
-        kept_positions: their bytes.
-    """
-
-    pretokens: int
-    positions: int
-    kept_pretokens: int
-    kept_positions: int
 
 
 def thin(table: WordCounts, below: int, one_in: int) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:

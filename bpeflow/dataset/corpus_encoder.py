@@ -300,7 +300,7 @@ def _check_place(place: Place, begin: Place, entry: CorpusEntry) -> None:
         raise ResumeError(
             f"{entry.files[0].title}: cannot be resumed, as it is read in other pieces than before (chunk "
             f"{place.chunks:,} ends at byte {place.end:,}, not {begin.end:,}): start over with overwrite=True "
-            "(--overwrite) and without resume"
+            "and without resume"
         )
 
 

@@ -14,10 +14,9 @@ import numpy as np
 from bpeflow._util.atomic import atomic_path, check_not_input, check_replaceable, hold_part, remove_dead_parts
 from bpeflow._util.text import short_repr
 from bpeflow.dataset.token_file import DTYPES, Ids, TokenFile, index_path, open_token_files, sidecar_path
-from bpeflow.dataset.token_set import already_exists
 from bpeflow.errors import FormatError, UnknownTokenError
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
-from bpeflow.progress import Observer, observer_for
+from bpeflow.progress import Observer
 from bpeflow.tokenizer.encoder import unknown_token_error
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
@@ -46,8 +45,6 @@ def decode_file(
     dst: str | Path,
     *,
     any_tokenizer: bool = False,
-    overwrite: bool = False,
-    progress: bool = False,
     observer: Observer | None = None,
 ) -> DecodedFile:
     """Decode a token file, in any format, to a text file, in bounded memory. If decoding fails, no file is left.
@@ -59,17 +56,14 @@ def decode_file(
         tokenizer: the tokenizer that encoded the corpus. Its hash is compared with the one in the sidecar.
         src: the token file, or the name of a set of shards (``train.bin`` for ``train_000000.bin`` and so on), all of
             which are decoded to one text.
-        dst: the text file to write.
+        dst: the text file to write, or to replace.
         any_tokenizer: decode even if the hashes differ.
-        overwrite: replace an existing file.
-        progress: show progress on standard error, or in the notebook.
-        observer: progress callbacks, instead.
+        observer: progress callbacks.
 
     Returns:
         The sizes of the token file and of the text, and the time taken.
 
     Raises:
-        AlreadyExistsError: `dst` exists, and `overwrite` is false; raised before any work.
         ConfigError: `dst` is the token file or belongs to it.
         FormatError: the token file is damaged or was made by another tokenizer, or `dst` is not a regular file.
         OSError: `src` cannot be read, or `dst` cannot be written. The error names the file.
@@ -79,7 +73,7 @@ def decode_file(
         if not any_tokenizer and file.tokenizer_hash != expected:
             raise FormatError(
                 f"{file.path}: was made by another tokenizer, with {_difference(file, tokenizer)}; decode it with that "
-                "tokenizer, or pass --any_tokenizer (any_tokenizer=True) to decode it anyway"
+                "tokenizer, or pass any_tokenizer=True to decode it anyway"
             )
     path = Path(dst)
     sources = (
@@ -87,13 +81,11 @@ def decode_file(
     )
     check_not_input([path], map(str, sources))
     check_replaceable(path)
-    if path.exists() and not overwrite:
-        raise already_exists(path)
     started = perf_counter()
     done = written = 0
     total = sum(file.tokens for file in files)
     remove_dead_parts(path)
-    with observer_for(progress, observer) as watching, atomic_path(path) as temporary, temporary.open("wb") as text:
+    with atomic_path(path) as temporary, temporary.open("wb") as text:
         hold_part(text)
         for file in files:
             before = 0  # ids of this file that were decoded
@@ -101,8 +93,8 @@ def decode_file(
                 written += text.write(_decode(tokenizer, ids, file, before))
                 before += len(ids)
                 done += len(ids)
-                if watching is not None:
-                    watching.decoding(done * ids.itemsize, total * ids.itemsize)
+                if observer is not None:
+                    observer.decoding(done * ids.itemsize, total * ids.itemsize)
     return DecodedFile(done, written, perf_counter() - started)
 
 

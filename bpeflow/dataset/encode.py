@@ -22,9 +22,9 @@ from bpeflow.corpus.sources import (
     Corpus,
     check_iterable,
     check_unchanged,
+    each_document_once,
     find_corpus,
     split_off_documents,
-    without_weights,
 )
 from bpeflow.corpus.text_rules import Source, TextRules
 from bpeflow.counting.fingerprint import Fingerprint
@@ -128,7 +128,8 @@ def encode_file(
     2 [97, 98, 256, 99]
     """
     values, documents = split_off_documents({"input": src, **options})
-    settings = _each_document_once(make_settings(EncodeSettings, values))
+    settings = make_settings(EncodeSettings, values)
+    settings = each_document_once(settings, settings.sampled)
     path = as_path(dst, "dst")
     layout, dtype = choose_layout(settings.format, path), choose_dtype(settings.dtype, tokenizer.vocab_size)
     tokens = TokenSet(path, layout, dtype, settings)
@@ -245,14 +246,12 @@ def _warn(encoded: EncodedCorpus, encoder: ChunkEncoder, tokens: TokenSet) -> No
     for split, own in (("train", documents - encoded.val_documents), ("val", encoded.val_documents)):
         if split in tokens.splits and documents and not own:
             empty, all_ = tokens.splits[split], format_count(documents, "document")
-            log.warning(
-                "%s: has none of the %s: give another --val_fraction or --seed (val_fraction=, seed=)", empty, all_
-            )
+            log.warning("%s: has none of the %s: give another val_fraction or seed", empty, all_)
     indexed = tokens.has_index and tokens.layout != "megatron"  # whose readers join documents, each with its end token
     separated = tokens.options.end_token is not None or encoder.end_id is not None or indexed
     if not separated and documents > 1:
         ends = "give end_token" if encoder.tokenizer.special_tokens else "the tokenizer has no special tokens"
-        index = "" if tokens.has_index else ", or add an index (--index)"
+        index = "" if tokens.has_index else ", or add an index (index=True)"
         log.warning("%s: nothing separates its %d documents; %s%s", path, documents, ends, index)
 
 
@@ -295,21 +294,6 @@ def _describe(work: CorpusEncoder, end_token: str | None, tokens: TokenSet) -> d
 
 
 # ---- options ----
-
-
-def _each_document_once(settings: EncodeSettings) -> EncodeSettings:
-    """Return the settings without what only makes a mixture for training, and say what is ignored."""
-    settings = without_weights(settings)
-    sources = settings.sources
-    sampled = [f"{source.name} ({format_size(source.max_bytes)})" for source in sources if source.max_bytes is not None]
-    if sampled and settings.sampled:
-        log.info("only random samples of these sources are encoded: %s", ", ".join(sampled))
-    elif sampled:
-        log.info("max_bytes is ignored: whole sources are encoded (--sampled for the samples): %s", ", ".join(sampled))
-    if settings.sampled:
-        return settings
-    whole = tuple(source.model_copy(update={"max_bytes": None}) for source in sources)
-    return settings.model_copy(update={"sources": whole})
 
 
 def _text_rules(tokenizer: Tokenizer, settings: EncodeSettings, sources: Sequence[Source]) -> TextRules:

@@ -25,12 +25,12 @@ from bpeflow.corpus.documents import Chunk
 from bpeflow.corpus.files import STDIN, standard_input
 from bpeflow.corpus.open_chunk import open_chunk
 from bpeflow.corpus.reader import CorpusReader
-from bpeflow.corpus.sources import DOCUMENTS, split_off_documents, without_weights
+from bpeflow.corpus.sources import DOCUMENTS, each_document_once, split_off_documents
 from bpeflow.counting.budget import longest_text
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.dataset.corpus_encoder import ChunkEncoder
 from bpeflow.dataset.evaluation_report import CorpusText, Evaluation, EvaluationReport
-from bpeflow.errors import ConfigError, CorpusError, InputTypeError
+from bpeflow.errors import ConfigError, CorpusError, InputTypeError, TokenizerNotFoundError
 from bpeflow.look.usage import count_settings, token_occurrences
 from bpeflow.progress import Observer, observer_for
 from bpeflow.signatures import takes_settings
@@ -160,12 +160,10 @@ def _load(
         base = str(baseline)
         if base not in names.values():
             path = str(as_path(baseline, "baseline"))
-            if path not in given and not Path(path).exists():
-                known = ", ".join(names.values())
-                raise ConfigError(
-                    f"the baseline {base} is neither a path nor one of the tokenizers; name one of: {known}"
-                )
-            given.setdefault(path, path)
+            try:
+                given[path] = given.get(path) or Tokenizer.from_pretrained(path)
+            except TokenizerNotFoundError as error:
+                raise TokenizerNotFoundError(f"baseline {error}; the tokenizers are: {', '.join(given)}") from None
             names = {**short_names([*given]), **names}
             base = names[path]
     loaded = {
@@ -191,7 +189,7 @@ def _sources(values: Mapping[str, Any]) -> tuple[SourceSettings, ...]:
             sources.append({"name": name, "paths": str(entry)})
         else:
             log.warning("%s is named more than once, and read once", entry)
-    return without_weights(make_settings(CorpusSettings, {**values, "input": sources})).sources
+    return each_document_once(make_settings(CorpusSettings, {**values, "input": sources})).sources
 
 
 def _rereadable(source: SourceSettings, copies: ExitStack) -> SourceSettings:

@@ -114,7 +114,7 @@ class Journal:
             if interrupted is not None and not options.overwrite:
                 raise AlreadyExistsError(
                     f"{tokens.path}: an encoding was interrupted after {interrupted.state['tokens']:,} tokens; give "
-                    "resume=True (--resume) to continue it, or overwrite=True (--overwrite) to start over"
+                    "resume=True to continue it, or overwrite=True to start over"
                 )
             self.checkpoint, self.kept = None, False
             for part in self.path.parent.glob(f".*.{self.owner}.part"):
@@ -123,7 +123,7 @@ class Journal:
         elif changes := self._fingerprint.differences(interrupted.fingerprint):
             raise ResumeError(
                 f"{tokens.path}: the interrupted encoding is of something else ({'; '.join(changes)}). Undo the change "
-                "to resume it, or start over with overwrite=True (--overwrite) and without resume"
+                "to resume it, or start over with overwrite=True and without resume"
             )
         os.ftruncate(self._file.fileno(), 0 if self.checkpoint is None else self.checkpoint.size)
 
@@ -169,7 +169,7 @@ def open_journal(tokens: TokenSet, fingerprint: Fingerprint | None) -> Iterator[
             except BaseException as error:
                 if journal.kept and not isinstance(error, ResumeError | AlreadyExistsError):
                     # Shown by Python 3.11 and later, and by the command line.
-                    error.__notes__ = [f"{tokens.path}: to continue, repeat this with resume=True (--resume)"]  # type: ignore[attr-defined,unused-ignore]
+                    error.__notes__ = [f"{tokens.path}: to continue, repeat this with resume=True"]  # type: ignore[attr-defined,unused-ignore]
                 raise
             finally:
                 if not journal.kept:

@@ -56,7 +56,7 @@ def encode_lengths(ends: NDArray[np.int64], begin: int, path: Path) -> NDArray[n
     if lengths.max(initial=0) > LONGEST:
         raise FormatError(
             f"{path}: a document has {lengths.max():,} tokens, and Megatron-LM's format allows {LONGEST:,}; give "
-            "--shard_tokens (shard_tokens=), which divides it, or use another format"
+            "shard_tokens, which divides it, or use another format"
         )
     return lengths.astype(LENGTHS)
 

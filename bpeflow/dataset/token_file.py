@@ -146,7 +146,7 @@ def choose_layout(layout: Layout | None, path: Path) -> Layout:
         return "npy" if is_npy else "bin"
     if is_npy != (layout == "npy"):
         name = path.with_suffix(NPY_SUFFIX if layout == "npy" else MEGATRON_SUFFIX).name
-        raise ConfigError(f"{path}: is no name for format {layout}: name it {name}, or leave out format (--format)")
+        raise ConfigError(f"{path}: is no name for format {layout}: name it {name}, or leave out format")
     if layout == "megatron" and path.suffix != MEGATRON_SUFFIX:
         raise ConfigError(f"{path}: Megatron-LM reads NAME.bin and NAME.idx; end the name in {MEGATRON_SUFFIX}")
     return layout
@@ -254,7 +254,7 @@ def load_document_offsets(path: str | Path) -> Offsets:
     """
     file = open_token_file(path)
     if not file.index:
-        raise FormatError(f"{file.path}: has no index of its documents; encode again with index=True (--index)")
+        raise FormatError(f"{file.path}: has no index of its documents; encode again with index=True")
     index = index_path(file.path, file.layout)
     offsets: Offsets
     if file.layout == "megatron":
@@ -297,9 +297,7 @@ def open_token_file(path: str | Path) -> TokenFile:
     if not path.exists() and path != train and (val.exists() or part_path(val, 0).exists()):
         raise TokenFileNotFoundError(f"{path}: is divided into {train.name} and {val.name}: load these")
     if not path.exists():
-        raise TokenFileNotFoundError(
-            f"{path}: no such token file; encode writes one (bpeflow encode --out {path.name})"
-        )
+        raise TokenFileNotFoundError(f"{path}: no such token file; Tokenizer.encode_file (bpeflow encode) writes one")
     size = path.stat().st_size
     file = read_sidecar(path)
     _check_size(path, size - file.start, file.tokens, DTYPES[file.dtype])

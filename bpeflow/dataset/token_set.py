@@ -156,5 +156,5 @@ def _place(path: Path) -> dict[str, Any]:
 def already_exists(path: Path, reason: str = "") -> AlreadyExistsError:
     """Return the error for an existing output file, with a reason why it cannot be resumed."""
     return AlreadyExistsError(
-        f"{path}: already exists{reason}; write to another file, or give overwrite=True (--overwrite) to replace it"
+        f"{path}: already exists{reason}; write to another file, or give overwrite=True to replace it"
     )

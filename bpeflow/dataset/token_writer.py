@@ -65,7 +65,7 @@ class ArrayFile:
             if size and (not file.exists() or _checksum(file, head, size) != checksum):
                 raise ResumeError(
                     f"{file}: is gone, cut short or damaged, so the encoding cannot be resumed: start over with "
-                    "overwrite=True (--overwrite) and without resume"
+                    "overwrite=True and without resume"
                 )
             self._stream = FileIO(os.fspath(file), "r+" if size else "w+")
             self._stream.truncate(self.size)

@@ -9,15 +9,18 @@ from datetime import datetime, timezone
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bpeflow._util.text import as_path, unknown_name
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, TokenizerNotFoundError
 from bpeflow.formats import gpt2
-from bpeflow.formats.tokenizer_spec import NO_OPTIONS, TokenizerSpec, TransformersOptions, add_special_tokens
+from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens, warn_of_other_pattern
 from bpeflow.formats.untrusted import UNSUPPORTED
 from bpeflow.pretokenize.normalizer import load_normalizer
 from bpeflow.pretokenize.regex import load_pretokenizer, simplest_pattern
+
+if TYPE_CHECKING:
+    from bpeflow.config import TransformersSettings
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,8 @@ class Format:
         return (*self.files, *self.beside)
 
     def matches_name(self, path: Path) -> bool:
-        """Return whether a file has a name of this format."""
-        return path.name == self.file or bool(self.suffix and path.name.endswith(self.suffix))
+        """Return whether a file has a name of this format, whose ending may be in capitals."""
+        return path.name == self.file or bool(self.suffix and path.name.lower().endswith(self.suffix))
 
     def load(self, file: Path, *options: Any) -> TokenizerSpec:
         """Read a tokenizer, given the path of the main file, with options that the module takes."""
@@ -81,11 +84,8 @@ FORMATS = (
 #: The formats that exist without a pattern, so that `load` takes it and a published description.
 _WITHOUT_PATTERN = (_GPT2, _TIKTOKEN)
 
-#: Endings of other files, which no folder for a tokenizer is meant to have.
-_FILE_ENDINGS = (
-    *(".model", ".txt", ".bpe", ".vocab", ".bin", ".pkl", ".gguf", ".safetensors", ".pt", ".onnx", ".npy", ".npz"),
-    *(".csv", ".tsv", ".jsonl", ".yaml", ".parquet", ".html", ".zip", ".gz"),
-)
+#: Ids without a token that a published tokenizer may have.
+_UNUSED_IDS = 100
 
 #: The names that show the folder of a training run: its report when it is finished, and a subfolder until then.
 RUN_MARKS = ("run.json", "unfinished")
@@ -143,18 +143,15 @@ def load(
     if description is not None:
         vocab = add_special_tokens(vocab, description.special_tokens)
         spec = replace(spec, normalizer=description.normalizer)
+        if (unused := vocab.tokens.count(b"")) > _UNUSED_IDS:
+            log.warning("%s: as %s, %s ids have no token, so it may be another tokenizer", file, known, f"{unused:,}")
         chosen = description.pattern if chosen is None else chosen
     if normalizer != "auto":
         spec = replace(spec, normalizer=load_normalizer(normalizer or ()).names)
     vocab = add_special_tokens(vocab, special_tokens)
     if chosen in (None, spec.pattern):
         return replace(spec, vocab=vocab)
-    if load_pretokenizer(chosen).regex != spec.pretokenizer.regex:
-        log.warning(
-            "%s has the pattern %s, and text is split by %s instead, as asked, so its ids are others than those of "
-            "the tokenizer: leave out pattern (--pattern) to split by its own",
-            *(source if isinstance(source, str | Path) else type(source).__name__, spec.pattern, chosen),
-        )
+    warn_of_other_pattern(source if isinstance(source, str | Path) else type(source).__name__, spec.pattern, chosen)
     return replace(spec, vocab=vocab, pattern=chosen, unmatched="isolate")
 
 
@@ -163,7 +160,7 @@ def save(
     path: Path,
     name: str | None = None,
     overwrite: bool = False,
-    options: TransformersOptions = NO_OPTIONS,
+    options: Mapping[str, Any] | None = None,
 ) -> list[Path]:
     """Write a tokenizer and return the paths of its files.
 
@@ -190,18 +187,21 @@ def save(
         raise AlreadyExistsError(f"{file.parent} is the folder of a training run: write to another folder")
     if not is_file and (others := _formats_named(path)):
         raise ConfigError(f"{path} has the ending of the {others[0].name} format, not of {format_.name}: name a folder")
+    endings = ", ".join(known.suffix for known in FORMATS if known.suffix)
     if not is_file and path.exists() and not path.is_dir():
-        endings = ", ".join(known.suffix for known in FORMATS if known.suffix)
         raise AlreadyExistsError(f"{path} is a file: name a folder, or a file that ends in one of {endings}")
-    if not is_file and not path.exists() and path.suffix in _FILE_ENDINGS:
-        endings = ", ".join(known.suffix for known in FORMATS if known.suffix)
+    if not is_file and not path.exists() and path.suffix[1:].isalpha():  # unlike that of a folder named v1.5
         raise ConfigError(
             f"{path}: no format has files of this ending: name a folder, or a file that ends in {endings}"
         )
-    if options != NO_OPTIONS and (is_file or not format_.beside):
-        given = ", ".join(key for key, value in vars(options).items() if value != getattr(NO_OPTIONS, key))
+    settings = None
+    if options:
+        from bpeflow.config import TransformersSettings, make_settings  # pydantic
+
+        settings = make_settings(TransformersSettings, options)
+    if settings and settings.given and not takes_options(path, name):
         raise ConfigError(
-            f"{given}: only a folder in the huggingface format has a place for this; "
+            f"{', '.join(settings.given)}: only a folder in the huggingface format has a place for this; "
             + (f"{path} is the name of a file, so name a folder" if format_.beside else f"not {format_.name}")
         )
     replaced = {file} if is_file else {path / file_name for file_name in format_.all_files}
@@ -211,21 +211,27 @@ def save(
     if not overwrite and (another or any(stale.exists() for stale in replaced)):
         raise AlreadyExistsError(
             f"{path} {'is' if is_file else 'holds'} {describe(path)}: write to another place, or give overwrite=True "
-            "(--overwrite) to replace it"
+            "to replace it"
         )
-    paths = write(spec, path, format_.name, options)
+    paths = write(spec, path, format_.name, settings)
     for stale in replaced - {*paths}:
         stale.unlink(missing_ok=True)
     return paths
 
 
-def write(spec: TokenizerSpec, path: Path, name: str, options: TransformersOptions = NO_OPTIONS) -> list[Path]:
+def write(spec: TokenizerSpec, path: Path, name: str, settings: TransformersSettings | None = None) -> list[Path]:
     """Write a tokenizer like `save`, whatever is there. Formats without a place for the options ignore them."""
-    format_, file, is_file = _target(path, name)
-    if is_file or not format_.beside:
+    format_, file, _ = _target(path, name)
+    if not takes_options(path, name):
         return format_.save(spec, file)
-    paths: list[Path] = _module("transformers").save(spec, path, options)
+    paths: list[Path] = _module("transformers").save(spec, path, settings)
     return paths
+
+
+def takes_options(path: Path, name: str | None) -> bool:
+    """Return whether a tokenizer in this format and place has a file for the options of transformers."""
+    format_, _, is_file = _target(path, name)
+    return bool(format_.beside) and not is_file
 
 
 def _target(path: Path, name: str | None) -> tuple[Format, Path, bool]:
@@ -289,7 +295,7 @@ def find_format(path: Path) -> tuple[Format, Path]:
             if (path / name).is_file():
                 return find_format(path / name)
         files = ", ".join(known.file for known in FORMATS)
-        raise TokenizerNotFoundError(f"{path}: no tokenizer in this folder; need one of {files}")
+        raise TokenizerNotFoundError(f"{path.absolute()}: no tokenizer in this folder; need one of {files}")
     if not path.is_file():
         if path.exists():
             raise FormatError(f"{path}: is neither a regular file nor a folder")

@@ -104,7 +104,7 @@ def keep_unmatched(regex: str, path: Path) -> str:
         raise FormatError(
             f"{path}: pattern {short_repr(regex)}: tiktoken drops text that it does not match, and a pattern with "
             "named groups, references to groups or \\K cannot be extended to that text automatically; write it so that "
-            "it matches all text, and use unmatched: drop"
+            "it matches all text, and use unmatched='drop'"
         )
     return _KEEP_UNMATCHED.format(regex)
 
@@ -120,8 +120,8 @@ def split_unmatched(regex: str) -> tuple[str, UnmatchedPolicy]:
 def unmatched_is_error(path: Path, format_: str) -> FormatError:
     """Return the error for a tokenizer that refuses unmatched text, in a format that cannot."""
     return FormatError(
-        f"{path}: {format_} cannot refuse text that the pattern does not match (unmatched: error); use unmatched: "
-        "isolate, with which all other text has the same ids"
+        f"{path}: {format_} cannot refuse text that the pattern does not match (unmatched='error'); use "
+        "unmatched='isolate', with which all other text has the same ids"
     )
 
 

@@ -141,7 +141,7 @@ def load(folder: Path, pattern: Pattern | None = None, known: Description | None
         if pattern is None and known is None:
             log.warning(
                 "%s: no %s here, so text is split by GPT-2's pattern, which may not be the one of these merges: copy "
-                "the file, too, or give the pattern: pattern='gpt2' (--pattern gpt2), or another one",
+                "the file, too, or give the pattern: pattern='gpt2', or another one",
                 *(folder, TOKENIZER_FILE),
             )
         return TokenizerSpec(vocab, known.pattern if known else pattern or "gpt2")
@@ -166,14 +166,14 @@ def load(folder: Path, pattern: Pattern | None = None, known: Description | None
 def pattern_beside(vocab_path: Path) -> dict[str, Any]:
     """Return the `pattern`, `unmatched` and `normalizer` of a ``vocab.json``.
 
-    They are read from the ``bpeflow.json`` beside it. If there is none, the pattern is GPT-2's.
+    They are read from the ``bpeflow.json`` beside it; empty if there is none.
 
     Raises `FormatError` if ``bpeflow.json`` is damaged.
     """
     path = vocab_path.with_name(TOKENIZER_FILE)
     exists = vocab_path.name == VOCAB_FILE and path.is_file()
     if not exists:
-        return {"pattern": "gpt2", "unmatched": "isolate", "normalizer": ()}
+        return {}
     content = _read_tokenizer_file(path)
     return {key: content[key] for key in ("pattern", "unmatched", "normalizer")}
 
@@ -206,7 +206,11 @@ def load_files(
     merges, first = _read_merges(merges_path)
     for form in (*_UTF8_BYTES, *special_tokens):
         if form not in ids:
-            raise FormatError(f"{vocab_path}: no id for {form!r}, which is a byte or a special token")
+            what = "which bpeflow.json has" if form in special_tokens else "as GPT-2's format writes a byte"
+            raise FormatError(
+                f"{vocab_path}: no id for {form!r}, {what}; for tokens of another form (latin-1, hex, repr), convert "
+                "them to bytes yourself, and make a Tokenizer({id: bytes}, [(bytes, bytes)])"
+            )
     merge_ids = find_merge_ids(merges, ids, lambda index: f"{merges_path}, line {first + index}")
     specials = {*special_tokens}
     if find_special_tokens:

@@ -179,8 +179,8 @@ def _ids(vocab: Vocab, path: Path) -> dict[str, int]:
         if form in vocab.special_tokens:
             raise FormatError(
                 f"{path}: special token {form!r} (id {ids[form]}) is also the result of a merge (id {token_id}), and "
-                "tokenizer.json can hold only one of these ids: choose another special token, or train with tie_break: "
-                "huggingface, where they share an id"
+                "tokenizer.json can hold only one of these ids: choose another special token, or train with "
+                "tie_break='huggingface', where they share an id"
             )
         token = vocab.tokens[token_id]
         raise FormatError(f"{path}: {token!r} has the ids {ids[form]} and {token_id}; tokenizer.json can hold only one")

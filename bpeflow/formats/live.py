@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from bpeflow.config import TransformersSettings, make_settings
 from bpeflow.errors import InputTypeError, MissingLibraryError
 from bpeflow.formats import huggingface, tiktoken, transformers
-from bpeflow.formats.tokenizer_spec import HasSpec, TokenizerSpec, TransformersOptions
+from bpeflow.formats.tokenizer_spec import HasSpec, TokenizerSpec
 from bpeflow.formats.untrusted import read_json
 from bpeflow.vocab import Vocab
 
@@ -29,11 +31,11 @@ def to_tokenizers(spec: TokenizerSpec) -> Any:
     return library.Tokenizer.from_str(huggingface.to_json(spec, Path(_TOKENIZER)))
 
 
-def to_transformers(spec: TokenizerSpec, options: TransformersOptions) -> Any:
+def to_transformers(spec: TokenizerSpec, options: Mapping[str, Any]) -> Any:
     """Return a `transformers.PreTrainedTokenizerFast`. Raises as `transformers.save` does."""
     library = _library("transformers")
     with TemporaryDirectory() as folder:
-        transformers.save(spec, Path(folder), options)
+        transformers.save(spec, Path(folder), make_settings(TransformersSettings, options))
         return library.PreTrainedTokenizerFast.from_pretrained(folder)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -122,12 +122,16 @@ def ids_by_form(vocab: Vocab) -> tuple[dict[str, int], dict[int, str]]:
     Special tokens have their text as the form. If several ids have the same form, the special token or else the lowest
     id keeps it.
     """
-    forms = [*map(to_printable, vocab.tokens)]
-    for token_id in {*vocab.special_tokens.values()}.intersection(range(len(forms))):
-        forms[token_id] = ""
-    ids = dict(zip(reversed(forms), reversed(range(len(forms))), strict=True))
+    packed = vocab.packed_tokens
+    printable = to_printable(packed.data)  # a character is a byte
+    forms = [printable[start:end] for start, end in pairwise(packed.offsets.tolist())]
+    for text, token_id in vocab.special_tokens.items():
+        forms[token_id] = text
+    ids = dict(zip(forms, range(len(forms)), strict=True))
+    if len(ids) == len(forms) and "" not in ids and vocab.special_tokens.items() <= ids.items():
+        return ids, {}
+    ids = dict(zip(reversed(forms), reversed(range(len(forms))), strict=True)) | vocab.special_tokens
     ids.pop("", None)
-    ids |= vocab.special_tokens
     hidden = {token_id: form for token_id, form in enumerate(forms) if form and ids[form] != token_id}
     return dict(sorted(ids.items(), key=operator.itemgetter(1))), hidden
 

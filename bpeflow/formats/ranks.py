@@ -195,7 +195,8 @@ def first_difference(tokens: Sequence[bytes], merges: Sequence[Merge], whole_tok
                     f"token {token!r} (id {token_id}) is not the result of any merge, but would be used for a "
                     "pre-token that equals it"
                 )
-    recovered = tuple((tokens[left], tokens[right]) for left, right in merge_ids[:, :2].tolist())
+    left_tokens, right_tokens = (map(tokens.__getitem__, ids) for ids in merge_ids[:, :2].T.tolist())
+    recovered = tuple(zip(left_tokens, right_tokens, strict=True))
     if recovered == merges:
         return None
     ranks = {token: rank for rank, token in enumerate(tokens)}

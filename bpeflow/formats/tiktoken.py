@@ -80,7 +80,7 @@ def load(path: Path, pattern: Pattern | None = None, known: Description | None =
     found = find_ranks(content, path.parent)
     if known and found and known.pattern != found.pattern:
         log.warning(
-            "%s is a published file whose own pattern is %s, and known (--known) replaces it by %s, with other special "
+            "%s is a published file whose own pattern is %s, and known replaces it by %s, with other special "
             "tokens: leave out known for the tokenizer as it was published",
             *(path, found.pattern, known.pattern),
         )
@@ -89,9 +89,8 @@ def load(path: Path, pattern: Pattern | None = None, known: Description | None =
         if pattern is None:
             raise FormatError(
                 f"{path}: ranks without a pattern, and not one of the known published files: give the pattern and the "
-                "special tokens (pattern=, special_tokens=; --pattern, --special_tokens), or use the ranks as a "
-                "published tokenizer with the same ones (Tokenizer.load(…, known=NAME); bpeflow convert --known NAME): "
-                f"{', '.join(PUBLISHED)}"
+                "special tokens (pattern='…', special_tokens=['…']), or use the ranks as a published tokenizer with "
+                f"the same ones (known='NAME'): {', '.join(PUBLISHED)}"
             )
         arguments = Description(pattern)
     return _spec(path, tokens, ranks, arguments)
@@ -115,7 +114,7 @@ def _spec(path: Path, tokens: PackedBytes, ranks: NDArray[np.int64], arguments: 
     merge_ids = recover_merge_ids(mergeable)
     # If merging yields every token from its own bytes, it makes no difference that tiktoken looks up pre-tokens first.
     yields_all = len(merge_ids) == int(np.count_nonzero(mergeable.lengths > 1))
-    vocab = Vocab.from_merge_ids(tokens, arguments.special_tokens, merge_ids, merging_yields_all=yields_all)
+    vocab = Vocab.from_merge_ids(tokens, arguments.special_tokens, merge_ids)
     return TokenizerSpec(vocab, arguments.pattern, not yields_all, arguments.unmatched, arguments.normalizer)
 
 
@@ -125,7 +124,7 @@ def save(spec: TokenizerSpec, path: Path) -> list[Path]:
     ranks = arguments.pop("mergeable_ranks")
     temporary_path(sidecar_path(path))  # raises before the ranks are there, as its name is longer
     with atomic_path(path) as temporary, temporary.open("wb") as file:
-        file.writelines(b"%s %d\n" % (base64.b64encode(token), rank) for token, rank in ranks.items())
+        file.writelines(map(b"%s %d\n".__mod__, zip(map(base64.b64encode, ranks), ranks.values(), strict=True)))
     write_text(sidecar_path(path), json.dumps(arguments, ensure_ascii=False, indent=1) + "\n")
     return [path, sidecar_path(path)]
 

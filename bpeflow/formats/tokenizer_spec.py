@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from bpeflow._util import native
 from bpeflow._util.delimiters import special_bytes
 from bpeflow._util.packed import PackedBytes
-from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_repr, steps_of, unknown_name
+from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_repr, steps_of
 from bpeflow.errors import ConfigError, InputTypeError
 from bpeflow.pretokenize.normalizer import load_normalizer
 from bpeflow.pretokenize.patterns import NAMED_REGEXES
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer, simplest_pattern
 from bpeflow.vocab import MOST_GAPS, Vocab
 
-if TYPE_CHECKING:
-    from bpeflow.config import OutputSettings
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,12 @@ class TokenizerSpec:
     ) -> TokenizerSpec:
         """Return a spec with the pattern and normalizer that a vocabulary was trained with, unless others are given.
 
-        A vocabulary without a pattern, such as one made of a plain `dict`, gets GPT-2's.
+        A vocabulary without a pattern, such as one made of a plain `dict`, gets GPT-2's. Logs a warning if a given
+        pattern replaces another one.
         """
         pattern = vocab.pattern or "gpt2" if pattern is None else simplest_pattern(pattern)
+        if vocab.pattern not in (None, pattern):
+            warn_of_other_pattern("the vocabulary", vocab.pattern, pattern)
         if unmatched is None:
             unmatched = vocab.unmatched if pattern == vocab.pattern else None
         if not isinstance(whole_tokens, bool):
@@ -98,10 +101,20 @@ class TokenizerSpec:
             merges.ctypes.data,
             len(merges),
             first_level,
-            self.whole_tokens or vocab.merging_yields_all,
+            self.whole_tokens,
         )
         argument.kept = (tokens, ordinary, byte_ids, merges)  # it has their addresses alone
         return argument
+
+
+def warn_of_other_pattern(source: object, own: Pattern, pattern: Pattern) -> None:
+    """Log a warning if a pattern is another one than the source's own. Raises `PatternError`."""
+    if load_pretokenizer(pattern).regex != load_pretokenizer(own).regex:
+        log.warning(
+            "%s has the pattern %s, and text is split by %s instead, as asked, so its ids are others than those of "
+            "the tokenizer: leave out pattern to split by its own",
+            *(source, own, pattern),
+        )
 
 
 @runtime_checkable
@@ -141,38 +154,6 @@ def tokenizer_hash(tokenizer: TokenizerSpec) -> str:
         digest.update(np.concatenate([[len(entries)], entries.lengths]).astype("<u8").tobytes())
         digest.update(entries.data)
     return digest.hexdigest()
-
-
-@dataclass(frozen=True)
-class TransformersOptions:
-    """What transformers knows about a tokenizer besides its ids. `bpeflow.config.OutputSettings` describes each."""
-
-    eos: str | None = None
-    bos: str | None = None
-    add_bos: bool = False
-    pad: str | None = None
-    chat_template: str | None = None
-    max_length: int | None = None
-
-    @classmethod
-    def of(cls, output: OutputSettings) -> TransformersOptions:
-        """Return the options in the settings of a run."""
-        return cls(**output.model_dump(exclude={"formats", "report"}))
-
-    @classmethod
-    def given(cls, options: Mapping[str, Any]) -> TransformersOptions:
-        """Return the options given as keywords. Raises `InputTypeError` for an unknown one, or one of a wrong type."""
-        known = [field.name for field in fields(cls)]
-        if unknown := [name for name in options if name not in known]:
-            raise InputTypeError(unknown_name("option", unknown[0], known))
-        for name, value in options.items():
-            kind = {"add_bos": bool, "max_length": int}.get(name, str)
-            if value is not None and not isinstance(value, kind):
-                raise InputTypeError(f"{name} is {short_repr(value)}; it must be {kind.__name__}")
-        return cls(**options)
-
-
-NO_OPTIONS = TransformersOptions()
 
 
 def add_special_tokens(vocab: Vocab, special_tokens: str | Mapping[str, int | None] | Iterable[str]) -> Vocab:

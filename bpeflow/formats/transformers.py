@@ -18,10 +18,11 @@ from typing import Any
 from bpeflow._util.atomic import write_text
 from bpeflow._util.delimiters import BEGIN_OF_TEXT, PADDING, end_of_document
 from bpeflow._util.text import close_matches, short_repr, suggestion
+from bpeflow.config import TransformersSettings
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import huggingface
 from bpeflow.formats.published import CONFIG_FILE
-from bpeflow.formats.tokenizer_spec import TokenizerSpec, TransformersOptions
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.formats.untrusted import read_text
 
 SPECIAL_TOKENS_FILE = "special_tokens_map.json"
@@ -30,13 +31,14 @@ SPECIAL_TOKENS_FILE = "special_tokens_map.json"
 _NO_LIMIT = int(1e30)
 
 
-def save(spec: TokenizerSpec, folder: Path, options: TransformersOptions) -> list[Path]:
+def save(spec: TokenizerSpec, folder: Path, options: TransformersSettings | None) -> list[Path]:
     """Write a folder for transformers and return the paths of its files, ``tokenizer.json`` first.
 
     Raises:
         ConfigError: an option does not fit the tokenizer. Nothing has been written.
         FormatError: as for `huggingface.save`, or the chat template cannot be read.
     """
+    options = options or TransformersSettings()
     roles = _roles(spec, options)
     config = _config(spec, options, roles)
     template = _put_first(roles["bos"], spec) if options.add_bos else None
@@ -47,7 +49,7 @@ def save(spec: TokenizerSpec, folder: Path, options: TransformersOptions) -> lis
     return paths
 
 
-def _roles(spec: TokenizerSpec, options: TransformersOptions) -> dict[str, str]:
+def _roles(spec: TokenizerSpec, options: TransformersSettings) -> dict[str, str]:
     """Return the special token of each role that has one."""
     specials = spec.vocab.special_tokens
     defaults = {
@@ -90,17 +92,14 @@ def _special_tokens(spec: TokenizerSpec, roles: dict[str, str]) -> dict[str, Any
     }
 
 
-def _config(spec: TokenizerSpec, options: TransformersOptions, roles: dict[str, str]) -> dict[str, Any]:
-    limit = options.max_length
-    if limit is not None and (type(limit) is not int or limit < 1):
-        raise ConfigError(f"max_length: need a number of tokens, at least 1, found {short_repr(limit)}")
+def _config(spec: TokenizerSpec, options: TransformersSettings, roles: dict[str, str]) -> dict[str, Any]:
     config = {
         "added_tokens_decoder": {
             str(token.pop("id")): dict(sorted(token.items())) for token in huggingface.added_tokens(spec.vocab)
         },
         "clean_up_tokenization_spaces": False,
         "model_input_names": ["input_ids", "attention_mask"],  # version 4 adds token_type_ids, which few models take
-        "model_max_length": _NO_LIMIT if limit is None else limit,
+        "model_max_length": options.max_length or _NO_LIMIT,
         "tokenizer_class": "PreTrainedTokenizerFast",  # version 5 has renamed it, and knows both names
         **_special_tokens(spec, roles),
     }

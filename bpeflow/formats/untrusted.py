@@ -160,7 +160,7 @@ def check_ids(part: Part) -> dict[str, int]:
     """
     value = part.value
     if not isinstance(value, dict) or not {*map(type, value.values())} <= {int}:
-        raise part.need("an object of token: id")
+        raise part.need("an object of token: id, the token in printable form")
     ids = value.values()
     if len({*ids}) < len(ids) or not 0 <= min(ids, default=0) <= max(ids, default=0) < len(ids) + MOST_GAPS:
         raise _unfit_ids(part.path, ids, value)

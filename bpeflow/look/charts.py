@@ -111,7 +111,7 @@ class Charts:
             axes.barh(names, [end - begin for _, begin, end in spans], left=starts, height=0.6)
             axes.invert_yaxis()
             axes.grid(axis="y", visible=False)
-            axes.set_xlim(left=0)
+            axes.set_xlim(0, 1.05 * max(end for _, _, end in spans) or 1.0)
             axes.xaxis.set_major_locator(self._ticker.MaxNLocator(6))
             axes.xaxis.set_major_formatter(self._ticker.EngFormatter("s"))  # 500 ms
 
@@ -145,7 +145,8 @@ def draw_stages(charts: Charts, report: RunReport) -> Iterator[str]:
     end = counting.seconds if counting else 0.0
     spans = []
     for name, stage in counting.stages.items() if counting else ():
-        spans.append((name, end - stage.seconds, end) if name == "reducer" else (name, 0.0, min(stage.seconds, end)))
+        seconds = min(stage.seconds, end)
+        spans.append((name, end - seconds, end) if name == "reducer" else (name, 0.0, seconds))
     if learning:
         spans.append(("learning", end, end + learning.seconds))
     if spans:
@@ -157,7 +158,7 @@ def draw_monitored(charts: Charts, monitored: Sequence[Mapping[str, Any]]) -> It
     """Yield figures of the samples of the monitor."""
     samples = [sample for sample in monitored if "counter" in sample["stages"]]
     if len(samples) < 2:
-        why = "There are fewer than two samples: a run with --do_monitor takes one every monitor.interval seconds."
+        why = "There are fewer than two samples: a run with the monitor takes one every monitor.interval seconds."
         yield figure("Throughput and queues", "", why)
         return
     times = [sample["elapsed"] for sample in samples]

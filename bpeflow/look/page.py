@@ -166,7 +166,7 @@ def load_run(folder: Path, sample: Sequence[str] = ()) -> RunData:
     if sample:
         taken = TextSample(sample_texts({**report.settings, "input": sample, "sources": []}), " ".join(sample))
         if not taken.texts:
-            raise ConfigError(f"--sample {taken.description}: no text in local files")
+            raise ConfigError(f"the sample, {taken.description}, has no text in local files")
     else:
         taken = sample_corpus(report.settings)
     tokenizer = Tokenizer.load(folder) if report.learning is not None else None

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow.config import CountSettings, make_settings
-from bpeflow.corpus.sources import without_weights
+from bpeflow.corpus.sources import each_document_once
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.look.vocabulary import VocabToken, merged_alone, text_tokens
@@ -127,7 +127,7 @@ def count_pretokens(
     sources = [entry for entry in inputs if not isinstance(entry, str)]
     corpus = {"sources": [*sources, *({"paths": path} for path in inputs if isinstance(path, str))]} if sources else {}
     values = {**options, **(corpus or {"input": list(inputs)})}
-    settings = without_weights(count_settings(tokenizer, values))
+    settings = each_document_once(count_settings(tokenizer, values))
     return CorpusCounter(settings, learns=False).count(observer or Observer()).counts
 
 

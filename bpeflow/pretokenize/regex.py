@@ -155,7 +155,7 @@ class Pretokenizer:
         at = at or f"character {unmatched.start}"
         return (
             f"the pattern {self.regex!r} does not match {unmatched.example}, at {at}; "
-            "extend the pattern, or use unmatched: isolate to make pre-tokens of such text"
+            "extend the pattern, or use unmatched='isolate' to make pre-tokens of such text"
         )
 
     def finds_anything(self, text: str) -> bool:
@@ -261,6 +261,8 @@ def _expression(pattern: str) -> str:
         return NAMED_PATTERNS[pattern]
     if not pattern:
         raise PatternError(f"the pattern is empty; use one of {', '.join(_NAMES)}, or a regular expression")
+    if re.fullmatch(r"<\|\w+\|>", pattern):
+        raise PatternError(f"the pattern is {pattern!r}, a special token: give it in special_tokens")
     if re.fullmatch(r"[A-Za-z0-9_-]+", pattern):
         raise PatternError(unknown_name("pattern", pattern, _NAMES))
     return pattern

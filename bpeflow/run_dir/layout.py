@@ -24,7 +24,7 @@ from __future__ import annotations
 from enum import IntEnum
 from pathlib import Path
 
-from bpeflow.counting.segments import has_segments
+from bpeflow.counting.fingerprint import has_segments
 from bpeflow.formats.any_format import FORMATS, RUN_MARKS
 
 #: The report of a finished run, and the subfolder in which a run works until its results are complete.
@@ -63,6 +63,12 @@ RUN_FILES = (REPORT_FILE, *COUNTED_FILES, PAGE_FILE, *VOCAB_FILES)
 def vocab_subfolder(size: int) -> str:
     """Return the subfolder of a vocabulary smaller than the largest of its run: ``"vocab_16000"``."""
     return f"vocab_{size}"
+
+
+def is_of_run(path: Path) -> bool:
+    """Return whether a file is one of a run that something is read from: any but the page."""
+    is_named_so = path.name != PAGE_FILE and any(path.match(pattern) for pattern in RUN_FILES)
+    return is_named_so and any((folder / REPORT_FILE).exists() for folder in path.resolve().parents[:2])
 
 
 class Phase(IntEnum):
@@ -123,8 +129,8 @@ def has_first_stage(unfinished: Path) -> bool:
 
 
 def start_over(folder: Path) -> str:
-    """Return the flag that discards the run whose results are in a folder, so that another one starts."""
-    return "--restart" if UNFINISHED in folder.parts[-2:] else "--overwrite"
+    """Return the setting that discards the run whose results are in a folder, so that another one starts."""
+    return "restart=True" if UNFINISHED in folder.parts[-2:] else "overwrite=True"
 
 
 def same_folder(one: Path | None, other: Path | None) -> bool:

@@ -14,8 +14,7 @@ from bpeflow.config import Settings, make_settings, replace
 from bpeflow.corpus.files import STDIN
 from bpeflow.corpus.sources import DOCUMENTS
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.counting.fingerprint import Fingerprint, has_manifest
-from bpeflow.counting.segments import has_segments
+from bpeflow.counting.fingerprint import Fingerprint, has_manifest, has_segments
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, ResumeError
 from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2
@@ -64,7 +63,7 @@ def make_run_settings(values: Mapping[str, Any], where: str = "", elsewhere: Col
     out_dir = values.get("out_dir")
     if values.get("resume") and not (values.get("input") or values.get("sources")):
         if out_dir is None:
-            raise ConfigError("out_dir is missing: which run to resume (--resume --out_dir FOLDER)")
+            raise ConfigError("resume: give out_dir, the folder of the run")
         if isinstance(out_dir, str | Path):
             values = replace(_own_settings(Path(out_dir).expanduser()), values)
     return make_settings(Settings, values, where, elsewhere)
@@ -103,7 +102,7 @@ def _own_settings(folder: Path) -> dict[str, Any]:
     if unknown := record.settings.keys() - Settings.model_fields:
         raise ResumeError(
             f"the run in {folder} was begun by another version of bpeflow, with settings that this one does not have "
-            f"({', '.join(sorted(unknown))}): start over with --restart and the settings of the run"
+            f"({', '.join(sorted(unknown))}): start over with restart=True and the settings of the run"
         )
     if record.counts is not None:
         raise ResumeError(
@@ -114,7 +113,7 @@ def _own_settings(folder: Path) -> dict[str, Any]:
     if {DOCUMENTS, STDIN} & paths:
         raise ResumeError(
             f"the run in {folder} reads standard input or an iterable, which can be read only once: start over with "
-            "that input and --restart, or learn from the counts if they are complete (bpeflow merge)"
+            "that input and restart=True, or learn from the counts if they are complete (bpeflow merge)"
         )
     relative = any(not ("://" in path or Path(path).is_absolute()) for path in paths)
     if record.started_in != str(Path.cwd()) and relative:
@@ -140,7 +139,7 @@ def log_nothing_left(folder: Path, settings: Settings, report: RunReport) -> Non
     """Log that the run in a folder is finished, and what is ignored for this reason."""
     log.info("the run in %s is finished: nothing left to do", folder)
     if settings.overwrite:
-        log.warning("overwrite=True (--overwrite) is ignored: with resume, a finished run stays")
+        log.warning("overwrite=True is ignored: with resume, a finished run stays")
     if changes := changed_settings(report.settings, settings):
         log.warning("changed settings are ignored, as the run is finished: %s", changes)
 
@@ -199,8 +198,8 @@ def make_way(folder: Path, settings: Settings, *, counts: bool = True, counts_in
     at_stake = counted + [CHECKPOINT_FILE] * (unfinished / CHECKPOINT_FILE).exists()
     if at_stake and not settings.restart:
         raise ResumeError(
-            f"{folder} has an unfinished run ({' and '.join(at_stake)}): resume it (--resume), discard it and start "
-            "over (--restart), or use another out_dir"
+            f"{folder} has an unfinished run ({' and '.join(at_stake)}): resume it (resume=True), discard it and start "
+            "over (restart=True), or use another out_dir"
         )
     if not (takes_counts or settings.overwrite):
         refuse_to_replace(folder, counts_stay=same_folder(counts_in, folder))
@@ -252,9 +251,7 @@ def refuse_to_replace(folder: Path, *, counts_stay: bool = False) -> None:
         held = f"a finished run in {FIRST_STAGE}"
     else:
         return
-    raise AlreadyExistsError(
-        f"{folder} holds {held}: use another out_dir, or overwrite=True (--overwrite) to replace it"
-    )
+    raise AlreadyExistsError(f"{folder} holds {held}: use another out_dir, or overwrite=True to replace it")
 
 
 def has_tokenizer(folder: Path) -> bool:
@@ -296,7 +293,7 @@ def find_counts(settings: Settings, fingerprint: Fingerprint, two_stages: bool =
     if has_first_stage(folder / UNFINISHED) and not two_stages:
         raise ResumeError(
             f"the run in {folder} has learned the first stage of superwords: undo the change to resume it, or start "
-            "over with --restart or in another out_dir"
+            "over with restart=True or in another out_dir"
         )
     phase = phase_of(folder)
     if phase in (Phase.FIRST_STAGE, Phase.COUNTING):

@@ -22,12 +22,12 @@ from bpeflow._util.atomic import atomic_path, make_folder, publish, remove_parts
 from bpeflow.config import OutputSettings, Settings
 from bpeflow.corpus.files import STDIN
 from bpeflow.corpus.sources import DOCUMENTS
-from bpeflow.counting.segments import has_segments, remove_segments
+from bpeflow.counting.fingerprint import has_segments, remove_segments
 from bpeflow.counting.shards import Scratch, remove_left_behind
 from bpeflow.errors import ConfigError, FormatError, ResumeError
 from bpeflow.flow import MonitorSample, peak_memory
 from bpeflow.formats import any_format as formats
-from bpeflow.formats.tokenizer_spec import TokenizerSpec, TransformersOptions
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.progress import Observer
 from bpeflow.run_dir.layout import (
     CHECKPOINT_FILE,
@@ -154,7 +154,7 @@ class RunDir:
         if self._lock is not None and not self._lock.in_place():
             raise ConfigError(
                 f"the run folder {self.path} was renamed, removed or replaced during the run: if it still exists, give "
-                "it its name again and resume the run (--resume)"
+                "it its name again and resume the run (resume=True)"
             )
 
     def write_report(self, report: RunReport, started: float, name: str = REPORT_FILE) -> RunReport:
@@ -190,7 +190,10 @@ class RunDir:
         folder = self.unfinished / subfolder
         formats.write(spec, folder, "gpt2")
         for name in output.formats:
-            _write_if_it_fits(spec, folder, name, TransformersOptions.of(output))
+            try:
+                formats.write(spec, folder, name, output)
+            except (FormatError, ConfigError) as error:  # noqa: PERF203 -- hours of work are not lost for that
+                log.warning("output.formats: %s was not written: %s", name, error)
 
     @contextmanager
     def monitor(
@@ -235,13 +238,6 @@ class _SampleFile:
         self._file.close()
 
 
-def _write_if_it_fits(spec: TokenizerSpec, folder: Path, name: str, options: TransformersOptions) -> None:
-    try:
-        formats.write(spec, folder, name, options)
-    except (FormatError, ConfigError) as error:  # hours of work are not lost for that
-        log.warning("output.formats: %s was not written: %s", name, error)
-
-
 # ---- results, and what a run leaves behind ----
 
 
@@ -258,7 +254,7 @@ def publish_results(folder: Path, report: RunReport | None = None) -> None:
     try:
         report = report or read_report(unfinished, DONE_FILE)
     except FormatError as error:
-        raise ResumeError(f"{unfinished / DONE_FILE} is damaged: start over with --restart") from error
+        raise ResumeError(f"{unfinished / DONE_FILE} is damaged: start over with restart=True") from error
     new = _results(unfinished)
     kept = {*map(Path, report.files if report else ())} - {*new}
     stale = [path for path in _found(folder, RUN_FILES) if path.relative_to(folder) not in kept]

@@ -27,8 +27,7 @@ from bpeflow.backends.base import MergeStatistics
 from bpeflow.config import Settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import setting_changes
-from bpeflow.counting.report import CorpusReport, CountingReport
-from bpeflow.counting.thinning import Thinned
+from bpeflow.counting.report import CorpusReport, CountingReport, Thinned
 from bpeflow.errors import FormatError, ResumeError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, tokenizer_hash
 from bpeflow.run_dir.layout import CHECKPOINT_FILE, REPORT_FILE, SETTINGS_FILE, UNFINISHED
@@ -46,7 +45,7 @@ CHECKPOINT_VERSION = 3
 _DECIDING = ("special_tokens", "tie_break", "min_frequency", "max_token_length", "thin_rare", "special_tokens_first")
 
 #: The same for the second stage of superwords, besides the tokenizer that the first stage gives.
-_DECIDING_SUPERWORDS = ("superwords", "superword_pattern", "max_words", "colon_rule")
+DECIDING_SUPERWORDS = ("superwords", "superword_pattern", "max_words", "colon_rule")
 
 #: Settings of one call, which are not those of a run, and settings of how a run works, which do not affect results.
 _OF_A_CALL = frozenset({"resume", "restart", "overwrite", "out_dir"})
@@ -194,7 +193,7 @@ def read_report(folder: Path, name: str = REPORT_FILE) -> RunReport | None:
 
 
 def report_of_tokenizer(tokenizer: Path) -> RunReport | None:
-    """Read the report of the run that has made a tokenizer, the run folder or one for a smaller size in it, if any."""
+    """Read the report of the run that has made a tokenizer, if any: the run folder, or a file or smaller size in it."""
     folder = tokenizer.resolve()
     try:
         if report := read_report(folder):
@@ -202,7 +201,7 @@ def report_of_tokenizer(tokenizer: Path) -> RunReport | None:
         run = read_report(folder.parent)
     except FormatError:  # a tokenizer is not without use for that
         return None
-    return run if run and any(file.startswith(f"{folder.name}/") for file in run.files) else None
+    return run if run and any(Path(file).parts[0] == folder.name for file in run.files) else None
 
 
 @cache
@@ -266,7 +265,7 @@ def learning_fingerprint(settings: Settings, base: TokenizerSpec | None) -> dict
     Of the tokenizer to extend, the content matters and not its place.
     """
     init_from = base and f"a tokenizer with {len(base.vocab):,} entries, SHA-256 {tokenizer_hash(base)}"
-    deciding = {*_DECIDING, *(_DECIDING_SUPERWORDS if settings.superwords else ())}
+    deciding = {*_DECIDING, *(DECIDING_SUPERWORDS if settings.superwords else ())}
     decided = settings.to_json(deciding)
     words = {"words": "as in str.split"} if settings.superwords else {}  # ASCII white space in earlier versions
     return {"sizes": list(settings.sizes), **decided, **words, "init_from": init_from}
@@ -327,7 +326,7 @@ class MergeCheckpoint:
             return [], []
         check_same_settings(body["settings"], self._settings, self._path)
         if body["counts_sha256"] != self._digest_of_counts():
-            raise ResumeError(f"{self._path} was learned from other counts: start over with --restart")
+            raise ResumeError(f"{self._path} was learned from other counts: start over with restart=True")
         return merges, merge_counts
 
     def _digest_of_counts(self) -> str:
@@ -341,7 +340,7 @@ class MergeCheckpoint:
 
 
 def check_same_settings(
-    before: Mapping[str, Any], now: Mapping[str, Any], where: Path, start_over: str = "--restart"
+    before: Mapping[str, Any], now: Mapping[str, Any], where: Path, start_over: str = "restart=True"
 ) -> None:
     """Raise `ResumeError` if merges were learned with other settings than they are now."""
     if changes := setting_changes(_with_vocab_size(before), _with_vocab_size(now)):

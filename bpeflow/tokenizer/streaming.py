@@ -109,8 +109,12 @@ class StreamDecoder:
 
         Raises:
             ConfigError: there is no such way of handling errors.
+            InputTypeError: `decode_bytes` is not such a function.
         """
         check_error_handler(errors)
+        if not callable(decode_bytes) or not isinstance(decode_bytes([]), bytes):
+            given = short_repr(decode_bytes)
+            raise InputTypeError(f"{given} returns no bytes of ids; use tokenizer.stream_decoder()")
         self._decode_bytes = decode_bytes
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors)
 

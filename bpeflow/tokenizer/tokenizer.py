@@ -28,7 +28,7 @@ from bpeflow.errors import (
 )
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens, tokenizer_hash
 from bpeflow.pretokenize.patterns import Utf8
-from bpeflow.signatures import takes_settings
+from bpeflow.signatures import takes_settings, without_unknown
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, EncodedTexts, Encoder
 from bpeflow.tokenizer.native_encoder import NativeEncoder
 from bpeflow.tokenizer.offsets import Offsets, token_lengths, token_offsets
@@ -70,7 +70,8 @@ if TYPE_CHECKING:
     from bpeflow.tokenizer.padding import Padding
 
 #: Names of the encoders, best first. ``auto`` takes the first that is available.
-ENCODERS = ("native", "python")
+EncoderName = Literal["auto", "native", "python"]
+ENCODERS: tuple[EncoderName, ...] = ("native", "python")
 
 
 class Tokenizer:
@@ -110,7 +111,7 @@ class Tokenizer:
         unmatched: UnmatchedPolicy | None = None,
         normalizer: str | Iterable[str] | None = None,
         whole_tokens: bool = False,
-        encoder: str = "auto",
+        encoder: EncoderName = "auto",
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
         """Make a tokenizer from a vocabulary and merges, as `bpeflow.train_bpe` returns them.
@@ -145,7 +146,7 @@ class Tokenizer:
         full_vocab = add_special_tokens(make_vocab(vocab, merges), special_tokens or ())
         self._set_up(TokenizerSpec.of(full_vocab, pattern, unmatched, whole_tokens, normalizer), encoder, cache_bytes)
 
-    def _set_up(self, spec: TokenizerSpec, encoder: str, cache_bytes: int) -> None:
+    def _set_up(self, spec: TokenizerSpec, encoder: EncoderName, cache_bytes: int) -> None:
         self._spec = spec
         self._options: dict[str, Any] = {"encoder": encoder, "cache_bytes": cache_bytes}
         self._control = SpecialTokenControl(spec.vocab.special_tokens)
@@ -227,7 +228,9 @@ class Tokenizer:
         return cls.train(documents_of(iterator), vocab_size, progress=progress, observer=observer, **settings)
 
     @classmethod
-    def from_spec(cls, spec: TokenizerSpec, *, encoder: str = "auto", cache_bytes: int = DEFAULT_CACHE_BYTES) -> Self:
+    def from_spec(
+        cls, spec: TokenizerSpec, *, encoder: EncoderName = "auto", cache_bytes: int = DEFAULT_CACHE_BYTES
+    ) -> Self:
         """Make a tokenizer from the content of a tokenizer file. Raises as the constructor does."""
         tokenizer = cls.__new__(cls)
         tokenizer._set_up(spec, encoder, cache_bytes)
@@ -242,7 +245,7 @@ class Tokenizer:
         pattern: str | Sequence[str] | None = None,
         *,
         whole_tokens: bool = False,
-        encoder: str = "auto",
+        encoder: EncoderName = "auto",
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> Self:
         """Read a vocabulary and its merges: GPT-2's ``vocab.json`` and ``merges.txt``.
@@ -264,7 +267,7 @@ class Tokenizer:
         """
         from bpeflow.formats import gpt2
 
-        vocab_path, merges_path = Path(vocab_filepath), Path(merges_filepath)
+        vocab_path, merges_path = as_path(vocab_filepath, "vocab_filepath"), as_path(merges_filepath, "merges_filepath")
         vocab = gpt2.load_files(vocab_path, merges_path).annotated(**gpt2.pattern_beside(vocab_path))
         spec = TokenizerSpec.of(add_special_tokens(vocab, special_tokens or ()), pattern, whole_tokens=whole_tokens)
         return cls.from_spec(spec, encoder=encoder, cache_bytes=cache_bytes)
@@ -278,7 +281,7 @@ class Tokenizer:
         *,
         known: str | None = None,
         normalizer: str | Iterable[str] | None = "auto",
-        encoder: str = "auto",
+        encoder: EncoderName = "auto",
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> Self:
         """Read a tokenizer from a run folder, from a folder or file in any of `bpeflow.formats`, or from an object.
@@ -330,7 +333,7 @@ class Tokenizer:
         revision: str | None = None,
         known: str | None = None,
         normalizer: str | Iterable[str] | None = "auto",
-        encoder: str = "auto",
+        encoder: EncoderName = "auto",
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> Self:
         """Read a published tokenizer by its name.
@@ -379,7 +382,7 @@ class Tokenizer:
                 the format of the file's ending (``.json``, ``.tiktoken``), and ``"gpt2"`` for a folder.
             overwrite: whether to replace a file or a tokenizer that is there.
             options: for a folder in the ``"huggingface"`` format: the special tokens `eos`, `bos` and `pad`, `add_bos`,
-                `chat_template` and `max_length`, as for `bpeflow.config.OutputSettings`.
+                `chat_template` and `max_length`, as for `bpeflow.config.TransformersSettings`.
 
         Returns:
             The paths of the files.
@@ -392,9 +395,8 @@ class Tokenizer:
             OSError: a file cannot be written.
         """
         from bpeflow.formats import any_format
-        from bpeflow.formats.tokenizer_spec import TransformersOptions
 
-        return any_format.save(self._spec, as_path(path, "path"), format, overwrite, TransformersOptions.given(options))
+        return any_format.save(self._spec, as_path(path, "path"), format, overwrite, options)
 
     def to_tiktoken(self, name: str = "bpeflow") -> tiktoken.Encoding:
         """Return the tokenizer as a `tiktoken.Encoding` of this name.
@@ -419,11 +421,8 @@ class Tokenizer:
     def to_transformers(self, **options: Unpack[TransformersKeywords]) -> transformers.PreTrainedTokenizerFast:
         """Return the tokenizer as one of transformers, with the `options` of `save`. Raises as `to_tiktoken` does."""
         from bpeflow.formats import live
-        from bpeflow.formats.tokenizer_spec import TransformersOptions
 
-        converted: transformers.PreTrainedTokenizerFast = live.to_transformers(
-            self._spec, TransformersOptions.given(options)
-        )
+        converted: transformers.PreTrainedTokenizerFast = live.to_transformers(self._spec, options)
         return converted
 
     def with_special_tokens(self, special_tokens: str | Iterable[str]) -> Self:
@@ -579,6 +578,7 @@ class Tokenizer:
 
     # ---- encoding ----
 
+    @without_unknown
     def encode(
         self,
         text: str,
@@ -643,6 +643,7 @@ class Tokenizer:
         ids_dtype = self._dtype if dtype is None else validate_dtype(dtype, self._tokens)
         return encode_text(self._encoder, data, specials, self._pretokenizer, ids_dtype, num_threads)
 
+    @without_unknown
     def encode_batch(
         self,
         texts: Iterable[str],
@@ -666,6 +667,7 @@ class Tokenizer:
             encoded += map(ids.__getitem__, map(slice, [0, *last], last))
         return encoded
 
+    @without_unknown
     def encode_batch_to_numpy(
         self,
         texts: Iterable[str],
@@ -975,7 +977,7 @@ class Tokenizer:
         return self.stream_decoder(errors, skip_special_tokens=skip_special_tokens).decode(ids)
 
 
-def new_encoder(spec: TokenizerSpec, name: str = "auto", cache_bytes: int = DEFAULT_CACHE_BYTES) -> Encoder:
+def new_encoder(spec: TokenizerSpec, name: EncoderName = "auto", cache_bytes: int = DEFAULT_CACHE_BYTES) -> Encoder:
     """Return the encoder of that name. ``auto`` is the native one if it is available, else the Python one.
 
     Raises:

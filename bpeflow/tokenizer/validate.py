@@ -236,26 +236,22 @@ def make_vocab(vocab: Mapping[int, bytes] | Vocab, merges: Iterable[Merge]) -> V
     if not isinstance(vocab, Mapping):  # a `Vocab` is one
         hint = "; Tokenizer.from_files reads files" if isinstance(vocab, str | Path) else ""
         raise InputTypeError(f"vocab must be a mapping from id to bytes, not {type(vocab).__name__}{hint}")
-    pairs = as_merges(merges)
     if isinstance(vocab, Vocab):
+        pairs = as_merges(merges)
         return vocab if pairs == vocab.merges else vocab.replaced(merges=pairs, merge_counts=None)
-    for token_id, token in vocab.items():
-        _check_entry(token_id, token, len(vocab))
-    tokens = [b""] * (max(vocab, default=-1) + 1)
-    for token_id, token in vocab.items():
-        tokens[token_id] = bytes(token)
-    return Vocab(tuple(tokens), {}, pairs)
-
-
-def _check_entry(token_id: Any, token: Any, tokens: int) -> None:
-    if not isinstance(token_id, (int, np.integer)):
-        raise InputTypeError(f"the id {token_id!r} in the vocabulary is {type(token_id).__name__}, not int")
-    if not isinstance(token, bytes):
-        raise InputTypeError(f"token {token_id} in the vocabulary is {token!r}; it must be bytes")
-    if not 0 <= token_id < tokens + MOST_GAPS:
+    for token_id in vocab if not {*map(type, vocab)} <= {int} else ():
+        if not is_integer(token_id):
+            raise InputTypeError(f"the id {token_id!r} in the vocabulary is {type(token_id).__name__}, not int")
+    low, high, limit = min(vocab, default=0), max(vocab, default=-1), len(vocab) + MOST_GAPS
+    if low < 0 or high >= limit:
         raise FormatError(
-            f"the vocabulary has the id {token_id}; ids of {tokens:,} tokens must be from 0 to {tokens + MOST_GAPS - 1}"
+            f"the vocabulary has the id {low if low < 0 else high}; ids of {len(vocab):,} tokens must be from 0 to "
+            f"{limit - 1}"
         )
+    tokens = [b""] * (high + 1)
+    for token_id, token in vocab.items():
+        tokens[token_id] = token
+    return Vocab(tokens, {}, merges)
 
 
 # ---- batches ----

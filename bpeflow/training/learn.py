@@ -18,7 +18,7 @@ from bpeflow.backends import choose_backend
 from bpeflow.backends.base import EncodedWords, MergeSession, MergeStatistics, MergeTask, WordCounts
 from bpeflow.config import MergeSettings, check_vocab_sizes, make_settings
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.counting.thinning import Thinned
+from bpeflow.counting.report import Thinned
 from bpeflow.errors import ConfigError, explain_memory_error
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.progress import Observer, observer_for
@@ -30,7 +30,7 @@ from bpeflow.vocab import Merge, Vocab, as_merges
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from bpeflow.config.keywords import LearnKeywords
+    from bpeflow.config.keywords import BackendName, LearnKeywords
     from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: Merges to learn before the clock and Ctrl-C are checked for the first time. With the slowest search (`max_search:
@@ -191,7 +191,7 @@ def learn_merges(
     special_tokens: str | Sequence[str] = END_OF_DOCUMENT,
     *,
     initial_merges: Iterable[Merge] = (),
-    backend: str = "auto",
+    backend: BackendName = "auto",
     progress: bool = False,
     observer: Observer | None = None,
     **options: Unpack[LearnKeywords],
@@ -264,8 +264,7 @@ def learn_with_settings(
     task = learning_task(counts, settings, base)
     first_token = len(task.tokens)
     task = after_merges(task, counts, pairs, base)
-    warn_of_need(task.counts, len(task.tokens))
-    need = describe_need(task.counts, len(task.tokens))
+    need = warn_of_need(task.counts, len(task.tokens))
     with explain_memory_error("learning the merges", need), chosen.start(task) as session:
         task, counts = replace(task, counts=given), given  # the backend has its own copy; thinned counts are freed
         given.unload()
@@ -359,27 +358,23 @@ def memory_needed(words: int, positions: int, tokens: int) -> int:
     return _size_of_counts(words, positions) + ids + _GROWING * positions
 
 
-def describe_need(counts: WordCounts | EncodedWords, tokens: int) -> str:
-    """State the memory that learning takes, and the remedies if that is too much."""
+def warn_of_need(counts: WordCounts | EncodedWords, tokens: int) -> str:
+    """Warn if learning from `counts`, which are in memory already, takes more memory than is available.
+
+    Return the memory that it takes, and the remedies if that is too much.
+    """
     words, positions = len(counts), int(counts.offsets[-1])
-    return (
+    needed, available = memory_needed(words, positions, tokens), available_memory()
+    need = (
         f"{words:,} distinct pre-tokens of {format_size(positions)} in total take about "
-        f"{format_size(memory_needed(words, positions, tokens))} with backend c. Have fewer of them (thin_rare "
-        "keeps a part of the rare ones, such as below=5,keep=0.1; max_bytes of a source takes a part of the documents),"
-        " or add memory. Counts in a run folder can be reused (--resume, or bpeflow merge)"
+        f"{format_size(needed)} with backend c. Have fewer of them "
+        "(thin_rare={'below': 5, 'keep': 0.1} keeps a part of the rare ones; max_bytes of a source takes a part of the "
+        "documents), or add memory. Counts in a run folder can be reused (resume=True, or bpeflow merge)"
     )
-
-
-def warn_of_need(counts: WordCounts | EncodedWords, tokens: int) -> None:
-    """Warn if learning from `counts`, which are in memory already, takes more memory than is available."""
-    words, positions = len(counts), int(counts.offsets[-1])
-    available = available_memory()
-    if memory_needed(words, positions, tokens) - _size_of_counts(words, positions) > available:
-        log.warning(
-            "learning the merges may run out of memory, of which %s are available: %s",
-            format_size(available),
-            describe_need(counts, tokens),
-        )
+    if needed - _size_of_counts(words, positions) > available:
+        size = format_size(available)
+        log.warning("learning the merges may run out of memory, of which %s are available: %s", size, need)
+    return need
 
 
 def _size_of_counts(words: int, positions: int) -> int:
@@ -394,7 +389,7 @@ def warn_of_long_tokens(learned: LearnedMerges, settings: MergeSettings) -> None
     long = [token for token in new if len(token) > LONG_TOKEN]
     if long:
         log.warning(
-            "%s longer than %d bytes, such as %s; max_token_length: %d leaves their ids to shorter ones",
+            "%s longer than %d bytes, such as %s; max_token_length=%d leaves their ids to shorter ones",
             format_count(len(long), "token") + (" is" if len(long) == 1 else " are"),
             LONG_TOKEN,
             show_token(max(long, key=len), 40),

@@ -28,6 +28,7 @@ from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.run_dir.layout import FIRST_STAGE
 from bpeflow.run_dir.run_files import RunReport, read_report
+from bpeflow.training.task import vocab_of
 from bpeflow.vocab import Vocab
 
 #: Documents of an iterator, which can be read only once, are kept in memory up to this many bytes of text.
@@ -62,14 +63,7 @@ def with_second_pattern(base: TokenizerSpec, settings: Settings) -> TokenizerSpe
 
 def first_stage_vocab(base: TokenizerSpec, settings: Settings, size: int) -> Vocab:
     """Return a prefix of the first stage: a vocabulary of at most the transition size."""
-    vocab = Vocab.build(
-        base.vocab.merges,
-        settings.special_tokens,
-        special_tokens_first=settings.special_tokens_first,
-        reuse_tokens=settings.tie_break == "huggingface",
-        max_tokens=size,
-    )
-    return with_first_counts(vocab, base.vocab)
+    return with_first_counts(vocab_of(base.vocab.merges, settings, max_tokens=size), base.vocab)
 
 
 def with_first_counts(vocab: Vocab, first_stage: Vocab) -> Vocab:
@@ -90,7 +84,7 @@ def load_first_stage(settings: Settings, counted_in: Path | None, counts_pattern
     folder = counted_in and counted_in / FIRST_STAGE
     if folder is None or not folder.is_dir():
         raise ConfigError(
-            f"superwords: the counts have no {FIRST_STAGE} beside them: give --init_from with the tokenizer to extend"
+            f"superwords: the counts have no {FIRST_STAGE} beside them: give init_from with the tokenizer to extend"
         )
     base = formats.load(folder)
     report = read_report(folder)  # which asked for more entries if the text had too few pairs
@@ -110,7 +104,7 @@ def check_first_stage(learned: RunReport | None, learning: Mapping[str, Any]) ->
     if learned and learned.learning and learned.learning.fingerprint["init_from"] != learning["init_from"]:
         raise ConfigError(
             f"superwords: the tokenizer in {FIRST_STAGE} is not the one that the run with these counts extended: put "
-            "it back, train again, or give --init_from"
+            "it back, train again, or give init_from"
         )
 
 

@@ -9,6 +9,7 @@ trained on becomes what it would be if it had been trained to the larger size at
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,9 +27,12 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2
-from bpeflow.formats.tokenizer_spec import HasSpec, TokenizerSpec, TransformersOptions
+from bpeflow.formats.tokenizer_spec import HasSpec, TokenizerSpec
 from bpeflow.pretokenize.regex import load_pretokenizer
+from bpeflow.run_dir.run_files import DECIDING_SUPERWORDS, report_of_tokenizer
 from bpeflow.vocab import Merge, Vocab
+
+log = logging.getLogger(__name__)
 
 #: The name of a tokenizer in memory wherever a file would have its own.
 TOKENIZER = "<tokenizer>"
@@ -77,12 +81,15 @@ def resolve_initial(settings: Settings, base: TokenizerSpec | None = None) -> tu
     specials = base.vocab.special_tokens
     theirs = sorted(specials, key=specials.__getitem__)
     ours = settings.special_tokens if "special_tokens" in given else ()
+    refused = "superwords" in given and not settings.superwords
+    superwords = {} if refused else _superwords_of(path, base, given)
     settings = settings.model_copy(
         update={
             "pattern": base.pattern,
             "unmatched": base.unmatched,
             "normalizer": base.normalizer,
             "special_tokens": tuple(dict.fromkeys([*ours, *theirs])),
+            **superwords,
         }
     )
     if settings.sizes:
@@ -93,6 +100,16 @@ def resolve_initial(settings: Settings, base: TokenizerSpec | None = None) -> tu
         except (ConfigError, FormatError) as error:
             raise ConfigError(f"init_from: {path}: {error}") from None
     return settings, base
+
+
+def vocab_of(
+    merges: Sequence[Merge], settings: Settings, base: TokenizerSpec | None = None, max_tokens: int | None = None
+) -> Vocab:
+    """Return the vocabulary of some merges with the special tokens of a run, after those of the tokenizer to extend."""
+    how: dict[str, Any] = {"reuse_tokens": settings.tie_break == "huggingface", "max_tokens": max_tokens}
+    if base is not None:
+        return base.vocab.extend(merges, settings.special_tokens, **how)
+    return Vocab.build(merges, settings.special_tokens, special_tokens_first=settings.special_tokens_first, **how)
 
 
 def spec_of(vocab: Vocab, settings: Settings, base: TokenizerSpec | None) -> TokenizerSpec:
@@ -108,17 +125,11 @@ def check_formats(settings: Settings, base: TokenizerSpec | None) -> None:
     That is the tokenizer to extend with its new special tokens, or one without merges. Raises `ConfigError`, also
     without a folder to write to.
     """
-    huggingface = settings.tie_break == "huggingface"
     for name in settings.output.formats:
-        if base is not None:
-            vocab = base.vocab.extend((), settings.special_tokens, reuse_tokens=huggingface)
-        else:
-            first = settings.special_tokens_first
-            vocab = Vocab.build((), settings.special_tokens, special_tokens_first=first, reuse_tokens=huggingface)
+        vocab = vocab_of((), settings, base)
         with TemporaryDirectory() as folder:
             try:
-                options = TransformersOptions.of(settings.output)
-                formats.write(spec_of(vocab, settings, base), Path(folder), name, options)
+                formats.write(spec_of(vocab, settings, base), Path(folder), name, settings.output)
             except ConfigError as error:
                 raise ConfigError(f"output.{error}") from None
             except FormatError as error:
@@ -154,6 +165,17 @@ def _load(path: Path, settings: Settings) -> TokenizerSpec:
         if given is not None:
             base = replace(base, pattern=given, unmatched=settings.unmatched)
     return base
+
+
+def _superwords_of(path: Path, base: TokenizerSpec, given: Container[str]) -> dict[str, Any]:
+    """Return the settings of a tokenizer's superwords that are not given, by its run's report, else by its pattern."""
+    report = report_of_tokenizer(path)
+    theirs: Mapping[str, Any] = report.settings if report else {"superwords": True, "superword_pattern": "superbpe"}
+    if not theirs.get("superwords") or _regex(theirs["superword_pattern"]) != _regex(base.pattern):
+        return {}
+    log.info("init_from: %s has superwords: its second stage continues (without limits by superwords=False)", path)
+    theirs = {**theirs, "superword_pattern": base.pattern}
+    return {name: theirs[name] for name in DECIDING_SUPERWORDS if name in theirs and name not in given}
 
 
 def _regex(pattern: Pattern) -> Pattern:

@@ -54,7 +54,7 @@ from bpeflow.run_dir.run_files import (
     start_report,
 )
 from bpeflow.run_dir.summary import describe_run
-from bpeflow.signatures import takes_settings
+from bpeflow.signatures import takes_settings, without_unknown
 from bpeflow.training.learn import LearnedMerges, learn_with_settings, warn_of_long_tokens
 from bpeflow.training.superwords import (
     check_first_stage,
@@ -71,7 +71,7 @@ from bpeflow.training.task import check_formats, resolve_initial, spec_of, split
 from bpeflow.vocab import Merge, Vocab
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Never, Unpack
 
     from bpeflow.config.keywords import TrainKeywords
     from bpeflow.counting.ray_tasks import ClusterCounting
@@ -80,6 +80,9 @@ if TYPE_CHECKING:
 
 #: Seconds that a run takes at least to get a page about it without being asked. Writing one takes about two.
 PAGE_AFTER = 60.0
+
+#: The remedy for a corpus or keywords in place of settings.
+_TAKES_SETTINGS = "; Tokenizer.train takes texts or files of text, and settings as keywords"
 
 log = logging.getLogger(__name__)
 
@@ -136,8 +139,13 @@ class TrainResult(Described):
         return Tokenizer.from_spec(self.spec)
 
 
+@without_unknown
 def train(
-    config: Settings | Mapping[str, Any] | str | Path, observer: Observer | None = None, *, progress: bool = False
+    config: Settings | Mapping[str, Any] | str | Path,
+    observer: Observer | None = None,
+    *,
+    progress: bool = False,
+    **_unknown: Never,
 ) -> TrainResult:
     """Train a tokenizer.
 
@@ -167,6 +175,8 @@ def train(
     >>> train({"input": iter(["low low low", "lower"]), "vocab_size": 258}).vocab
     Vocab(258 tokens, 1 merges, special tokens: <|endoftext|>)
     """
+    if _unknown:
+        raise InputTypeError(f"train() has no parameter {next(iter(_unknown))!r}{_TAKES_SETTINGS}")
     documents: Iterable[Any] | None = None
     base: TokenizerSpec | None = None
     if isinstance(config, Mapping):
@@ -321,7 +331,9 @@ class _Training:
         log.info("superwords: the first stage, to %s entries", f"{self._settings.transition:,}")
         first = _Training(first_stage_settings(self._settings, within), None, self._observer).of_corpus(documents)
         if first.spec is None:
-            raise ConfigError(f"{self._settings.out_dir}: the first stage has no vocabulary: start over with --restart")
+            raise ConfigError(
+                f"{self._settings.out_dir}: the first stage has no vocabulary: start over with restart=True"
+            )
         self._begin_second_stage(first.spec)
         return first.report.corpus.bytes if first.report.corpus else None
 
@@ -457,8 +469,15 @@ def _as_settings(config: Settings | Mapping[str, Any] | str | Path) -> Settings:
     if isinstance(config, Mapping):
         return make_run_settings(config)
     if not isinstance(config, str | PathLike):
-        raise InputTypeError(f"config is {short_repr(config)}; it must be settings, a mapping of them, or a path")
-    return make_run_settings(load_values(as_path(config, "config")), str(config))
+        raise InputTypeError(
+            f"config is {short_repr(config)}; it must be settings, a mapping of them, or a path{_TAKES_SETTINGS}"
+        )
+    path = as_path(config, "config")
+    try:
+        values = load_values(path)
+    except ConfigError as error:
+        raise error if path.suffix in (".yaml", ".yml") else type(error)(f"{error}{_TAKES_SETTINGS}") from None
+    return make_run_settings(values, str(config))
 
 
 def _check_init_from(settings: Settings) -> None:

@@ -4,7 +4,6 @@
 #include "bpeflow.h"
 #include "pairs.hpp"
 #include "second_level.hpp"
-#include "self_merging.hpp"
 #include "tokens.hpp"
 #include "whole_tokens.hpp"
 
@@ -21,11 +20,7 @@ struct Model {
           ordinary(given.ordinary_data, given.ordinary_offsets, given.tokens),
           pairs(given.byte_ids, given.merges, static_cast<std::uint32_t>(given.first_level), ordinary),
           second_level(given.first_level < given.merge_count ? new SecondLevel(given, pairs, ordinary) : nullptr),
-          whole_tokens(given.whole_tokens && !second_level
-                           ? WholeTokens(ordinary, [](std::uint32_t) { return true; })
-                           : WholeTokens(ordinary, SelfMerging(ordinary, pairs, given.merges,
-                                                               static_cast<std::uint32_t>(given.first_level)))),
-          short_tokens(ordinary, whole_tokens) {}
+          whole_tokens(ordinary, given.whole_tokens && !second_level), short_tokens(ordinary, whole_tokens, pairs) {}
 
     Model(const Model &) = delete; // its members refer to each other
     Model &operator=(const Model &) = delete;

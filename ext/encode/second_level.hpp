@@ -19,13 +19,11 @@
 #include "cache_key.hpp"
 #include "filter.hpp"
 #include "pairs.hpp"
-#include "self_merging.hpp"
 #include "tokens.hpp"
 #include "whole_tokens.hpp"
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -42,10 +40,10 @@ class SecondLevel {
 
     // Return the token that a pre-token becomes as a whole, regardless of merges; NONE if merging decides.
     std::uint32_t find_whole(const std::uint8_t *bytes, std::size_t length) const {
-        if (!whole_) return WholeTokens::NONE;
+        if (whole_.empty()) return WholeTokens::NONE;
         CacheKey key;
         key.set(bytes, length, length);
-        return whole_->find(key);
+        return whole_.find(key);
     }
 
     // By pair of bytes, left << 8 | right: 1 if no merge of the first level joins them, 0 otherwise. A byte each, as
@@ -62,13 +60,12 @@ class SecondLevel {
     SecondLevel(const bpeflow_vocabulary &given, const Pairs &first, const Tokens &ordinary,
                 const std::vector<bool> &late)
         : pairs_(given.byte_ids, given.merges, static_cast<std::uint32_t>(given.merge_count), ordinary, late),
-          joints_(spread * (given.merge_count - given.first_level)) {
+          joints_(spread * (given.merge_count - given.first_level)), whole_(ordinary, given.whole_tokens) {
         for (unsigned left = 0; left < 256; left++)
             for (unsigned right = 0; right < 256; right++)
                 cuts_[left << 8 | right] =
                     !first.can_join(static_cast<std::uint8_t>(left), static_cast<std::uint8_t>(right));
         add_joints(given, late);
-        if (given.whole_tokens) add_whole_tokens(given, ordinary);
     }
 
     void add_joints(const bpeflow_vocabulary &given, const std::vector<bool> &late) {
@@ -99,21 +96,6 @@ class SecondLevel {
                 return;
             }
         }
-    }
-
-    // Find the tokens that a pre-token is as a whole, although merging its bytes does not yield them.
-    void add_whole_tokens(const bpeflow_vocabulary &given, const Tokens &ordinary) {
-        const auto count = static_cast<std::uint32_t>(given.merge_count);
-        const Pairs pairs(given.byte_ids, given.merges, count, ordinary);
-        const SelfMerging yields(ordinary, pairs, given.merges, count);
-        const WholeTokens all(ordinary, [](std::uint32_t) { return true; });
-        const auto included = [&](std::uint32_t id) {
-            CacheKey key;
-            key.set(ordinary.bytes(id), ordinary.length(id), ordinary.length(id));
-            return !yields(id) && all.find(key) == id; // of several tokens with the same bytes, the lowest
-        };
-        for (std::uint32_t id = 0; id < given.tokens && !whole_; id++)
-            if (ordinary.length(id) > 0 && included(id)) whole_ = std::make_unique<WholeTokens>(ordinary, included);
     }
 
     // Return which merges are late, or may be: nothing is wrong with too many.
@@ -176,7 +158,7 @@ class SecondLevel {
     std::vector<std::uint8_t> cuts_ = std::vector<std::uint8_t>(65536);
     const Pairs pairs_;
     Filter joints_;
-    std::unique_ptr<WholeTokens> whole_; // null if there is none
+    const WholeTokens whole_;
 };
 
 } // namespace bpeflow

@@ -1,9 +1,11 @@
-// The tokens that a pre-token can be as a whole.
+// The tokens that a pre-token becomes as a whole.
 #pragma once
 
 #include "cache_key.hpp"
 #include "filter.hpp"
 #include "kernels.hpp"
+#include "merging.hpp"
+#include "pairs.hpp"
 #include "strings.hpp"
 #include "tokens.hpp"
 
@@ -13,36 +15,38 @@
 
 namespace bpeflow {
 
-// A table of tokens by their bytes: of all ordinary tokens, if the vocabulary asks for it, otherwise of those that merging
-// their bytes yields, so that a pre-token found here need not be merged.
+// A table of the tokens that a pre-token becomes regardless of merges: all ordinary tokens, if the vocabulary asks for
+// it, otherwise none.
 class WholeTokens {
   public:
     static constexpr std::uint32_t NONE = Strings::NONE;
 
-    // The table has the tokens for which `included(id)` is true. `ordinary` is empty for other tokens.
-    template <typename Included>
-    WholeTokens(const Tokens &ordinary, const Included &included)
-        : filter_(ordinary.count()), tokens_(ordinary.bytes(0), ordinary.offsets(), ordinary.count(), 0,
-                                             [&](const CacheKey &key, std::uint32_t id) {
-                                                 if (ordinary.length(id) == 0 || !included(id)) return false;
-                                                 filter_.add(key.hash);
-                                                 return true;
-                                             }) {}
+    WholeTokens(const Tokens &ordinary, bool all)
+        : count_(all ? ordinary.count() : 0), filter_(count_),
+          tokens_(ordinary.bytes(0), ordinary.offsets(), count_, 0, [&](const CacheKey &key, std::uint32_t id) {
+              if (ordinary.length(id) == 0) return false;
+              filter_.add(key.hash);
+              return true;
+          }) {}
 
-    // Return the token with these bytes, NONE if there is none or it may not be taken whole.
+    bool empty() const { return count_ == 0; }
+
+    // Return the token with these bytes, the lowest of several, or NONE.
     std::uint32_t find(const CacheKey &key) const { return filter_.may_have(key.hash) ? tokens_.find(key) : NONE; }
 
   private:
+    std::uint32_t count_;
     Filter filter_; // before the table, which fills it
     Strings tokens_;
 };
 
-// The front of encoding: those tokens of up to 8 bytes, in a direct-mapped table, small enough for the L2 cache. Of tokens
-// with the same slot, the one with the lowest id gets it, as it is the most frequent. The table never changes, so all
-// encoders of a model share it.
+// The front of encoding: the tokens of up to 8 bytes that a pre-token with their bytes becomes, in a direct-mapped table,
+// small enough for the L2 cache. Of tokens with the same slot, the one with the lowest id gets it, as it is the most
+// frequent. The table never changes, so all encoders of a model share it.
 class ShortTokens {
   public:
-    ShortTokens(const Tokens &ordinary, const WholeTokens &whole) : keys_(size), ids_(size + 1) {
+    ShortTokens(const Tokens &ordinary, const WholeTokens &whole, const Pairs &pairs) : keys_(size), ids_(size + 1) {
+        Merging merging(pairs);
         for (std::uint32_t id = 0; id < ordinary.count(); id++) {
             const std::size_t length = ordinary.length(id);
             const std::uint8_t *const bytes = ordinary.bytes(id);
@@ -51,7 +55,9 @@ class ShortTokens {
             key.set(bytes, length, length);
             const std::uint64_t word = key.words[0];
             const std::size_t slot = keys().slot_of(word);
-            if (keys_[slot] != 0 || whole.find(key) != id) continue;
+            if (keys_[slot] != 0) continue;
+            const std::uint32_t token = whole.find(key);
+            if (token != id && (token != WholeTokens::NONE || !merging.yields(bytes, length, id))) continue;
             keys_[slot] = word;
             ids_[slot] = id;
         }

@@ -128,8 +128,6 @@ def test_config_prints_every_setting_and_the_values_of_a_config(
     assert main(["config", "--print", "--config", str(config)]) == 0
     values = yaml.safe_load(capsys.readouterr().out)
     assert values == yaml.safe_load(config.read_text(encoding="utf-8"))
-    assert main(["config", "--markdown"]) == 0
-    assert "| `monitor.interval` |" in capsys.readouterr().out
 
 
 def test_backends_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,6 +169,24 @@ def test_files_are_listed_by_folder(config: Path, tmp_path: Path, capsys: pytest
     *_, whole, small = capsys.readouterr().out.splitlines()
     assert whole == f"written  {tmp_path / 'run'}: counts.npz, vocab.json, merges.txt, bpeflow.json, run.json"
     assert small == f"         {tmp_path / 'run' / 'vocab_260'}: vocab.json, merges.txt, bpeflow.json"
+
+
+def test_other_commands_replace_no_file_of_a_run_but_the_page(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert (
+        main(["--config", str(config), "--quiet", "--set", "vocab_size=null", "--set", "vocab_sizes=[270, 280]"]) == 0
+    )
+    figures = ["evaluate", "--tokenizer", str(run), "--config", str(config), "--quiet", "--overwrite", "--json"]
+    for name in ("run.json", "counts.npz", "vocab.json", "merges.txt", "bpeflow.json", "vocab_270/vocab.json"):
+        before = (run / name).read_bytes()
+        assert main([*figures, str(run / name)]) == 2
+        assert f"{run / name}: a file of a training run is not replaced; name another file" in capsys.readouterr().err
+        assert (run / name).read_bytes() == before
+    for name in ("report.html", "figures.json"):
+        (run / name).write_text("earlier")
+        assert main([*figures, str(run / name)]) == 0
 
 
 def test_a_second_run_leaves_nothing_of_the_first(config: Path, tmp_path: Path) -> None:

@@ -340,17 +340,23 @@ def test_unknown_settings_of_a_config_are_refused(
     err = capsys.readouterr().err
     assert f"{config}: unknown setting seperator (did you mean separator?)" in err
     assert f"{config}: unknown setting vocab_sze (did you mean vocab_size?)" in err
+    config.write_text(f"input: {corpus}\nquiet: true\nindex: true\n")
+    assert main([*flags, "--out", str(out)] if command == "encode" else flags) == 2
+    assert f"{config}: quiet: give as a flag, not in a config\n" in capsys.readouterr().err
     assert not out.exists()
 
 
-def test_a_config_may_have_the_settings_of_encode_and_train(run: Path, corpus: Path, out: Path, tmp_path: Path) -> None:
-    """Those that only train has, and those of a run (`overwrite`), are ignored; the rest apply."""
+def test_a_config_may_have_the_settings_of_encode_and_train(
+    run: Path, corpus: Path, out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those that only train has are ignored, and, with a message, those of a run (`overwrite`); the rest apply."""
     config = tmp_path / "config.yaml"
-    flags = ["encode", "--tokenizer", str(run), "--out", str(out), "--quiet"]
+    flags = ["encode", "--tokenizer", str(run), "--out", str(out)]
     config.write_text(
         f"input: {corpus}\nindex: true\ndtype: uint32\nvocab_size: 300\nmonitor.interval: 2\noverwrite: true\n"
     )
     assert main([*flags, "--config", str(config)]) == 0
+    assert f"INFO: {config}: ignored, as train has it, too (give it as a flag): overwrite\n" in capsys.readouterr().err
     assert load_tokens(out).dtype == "uint32"
     assert out.with_name(f"{out.name}.idx").exists()
     assert main([*flags, "--config", str(config)]) == 2

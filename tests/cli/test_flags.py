@@ -111,6 +111,7 @@ def test_a_vocabulary_size_in_thousands(corpus: Path) -> None:
             ["encode", "--tokenizer", "x", "--input", "c", "--out", "-", "--index"],
             "--out -: standard output takes the ids of one file in binary; index needs a file",
         ),
+        (["report", "ok", "-o", "x.pdf"], "--out: x.pdf does not end in .html, and a page is HTML"),
         (["encode"], "missing: --tokenizer, --out (see bpeflow encode --help)"),
         (["merge", "--counts", "x", "--pattern", "x"], "--pattern concerns counting, which merge does not repeat"),
         (["merge", "--counts", "none"], "no counts at none: no such file or folder"),

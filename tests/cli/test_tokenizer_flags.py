@@ -34,6 +34,15 @@ def test_a_corpus_is_encoded_and_decoded(ranks: str, corpus: str, tmp_path: Path
     assert (tmp_path / "again.txt").read_text(encoding="utf-8") == "the the<s>then"
 
 
+def test_an_equals_sign_in_a_special_token(ranks: str, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["show", ranks, "--pattern", "gpt2", "--ids", "--special_tokens"]
+    assert main([*flags, "<a=b>", "=", "<a=b>=300", "--", "<a=b>"]) == 0
+    assert capsys.readouterr().out == "300\n"
+    for text in ("<|pad|>=abc", "<|pad|>=-1", "<|pad|>=3a"):
+        assert main([*flags, text]) == 2
+        assert f"--special_tokens: need TEXT=ID with an id in digits, found '{text}'" in capsys.readouterr().err
+
+
 def test_several_patterns_are_a_sequence(ranks: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = str(tmp_path / "tokenizer.json")
     assert main(["convert", ranks, target, "--to", "huggingface", "--pattern", r"\d", "gpt2"]) == 0
@@ -41,10 +50,13 @@ def test_several_patterns_are_a_sequence(ranks: str, tmp_path: Path, capsys: pyt
     assert bpeflow.Tokenizer.load(target).pattern == (r"\d", "gpt2")
 
 
-def test_a_published_name(ranks: str, tmp_path: Path) -> None:
+def test_a_published_name(ranks: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ranks that are far fewer are used with a warning."""
     assert main(["convert", ranks, str(tmp_path / "out"), "--to", "gpt2", "--known", "p50k_edit"]) == 0
     content = json.loads((tmp_path / "out" / "bpeflow.json").read_bytes())
     assert (content["pattern"], content["special_tokens"]["<|fim_suffix|>"]) == ("gpt2", 50283)
+    warning = f"WARNING: {ranks}: as p50k_edit, 50,022 ids have no token, so it may be another tokenizer\n"
+    assert capsys.readouterr().err == warning
 
 
 def test_the_tokenizers_of_a_comparison(

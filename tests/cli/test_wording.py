@@ -25,11 +25,15 @@ def wording(*given: str, config: Path | None = None, command: str = "train") -> 
         ("threads: must be 3, found 'a'", "--threads: must be 3, found 'a'"),
         ("special_tokens.0: must not be empty", "--special_tokens: must not be empty"),
         ("unknown backend 'cuda'; there are: c", "--backend: unknown backend 'cuda'; there are: c"),
-        ("use bad_records: skip to leave out", "use --bad_records skip to leave out"),
-        ("(or backend: auto)", "(or --backend auto)"),
-        ("x; max_token_length: 128 leaves", "x; --max_token_length 128 leaves"),
-        ("add superwords: true (--superwords)", "add --superwords"),
-        ("use another out_dir, or overwrite=True (--overwrite)", "use another --out_dir, or --overwrite"),
+        ("use bad_records='skip' to leave out", "use --bad_records skip to leave out"),
+        ("(or backend='auto')", "(or --backend auto)"),
+        ("x; max_token_length=128 leaves", "x; --max_token_length 128 leaves"),
+        ("add superwords=True", "add --superwords"),
+        ("use another out_dir, or overwrite=True", "use another --out_dir, or --overwrite"),
+        ("give special_tokens=['<s>', 'e']; x", "give --special_tokens '<s>' e; x"),
+        ("(thin_rare={'below': 5, 'keep': 0.1} keeps", "(--thin_rare below=5,keep=0.1 keeps"),
+        ("or use engine='local'", "or use --engine local"),
+        ("give any_tokenizer=True, or known='gpt2'.", "give --any_tokenizer, or --known gpt2."),
         ("set text_field to the field", "set --text_field to the field"),
         # Names that are the user's own, values, changes, and other words:
         ("vocab_size: 300 → 400, num_counter: null → 3", "vocab_size: 300 → 400, num_counter: null → 3"),
@@ -37,6 +41,8 @@ def wording(*given: str, config: Path | None = None, command: str = "train") -> 
             "runs/out_dir/text_field.txt: 'vocab_size' \"out_dir\"",
             "runs/out_dir/text_field.txt: 'vocab_size' \"out_dir\"",
         ),
+        ("(PYTHONFAULTHANDLER=1 in the environment)", "(PYTHONFAULTHANDLER=1 in the environment)"),
+        ("runs/resume=True/x vocab_size=16000.txt a=[a-z]", "runs/resume=True/x vocab_size=16000.txt a=[a-z]"),
         ("as in special_tokens['x']", "as in special_tokens['x']"),
         ("the input is a pattern: unmatched", "the input is a pattern: unmatched"),
         ("threads.txt: must exist", "threads.txt: must exist"),
@@ -53,7 +59,10 @@ def test_settings_of_a_config_are_named_after_it(tmp_path: Path) -> None:
     assert words("unknown backend 'cuda'") == f"{config}: unknown backend 'cuda'"
     assert words("monitor.interval: must be") == f"{config}: monitor.interval: must be"
     assert words("threads: must be") == "--threads: must be"
-    for message in ("use bad_records: skip", "min_frequency: must be", "engine.kind: must be", "vocab_size is missing"):
+    assert words("use bad_records='skip', special_tokens=['<s>'] or resume=True") == (
+        "use bad_records: skip, special_tokens: ['<s>'] or --resume"
+    )
+    for message in ("min_frequency: must be", "engine.kind: must be", "vocab_size is missing"):
         assert words(message) == message
 
 

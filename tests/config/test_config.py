@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bpeflow.cli.config import as_markdown, as_yaml
+from bpeflow.cli.config import as_yaml
 from bpeflow.config import (
     CountSettings,
     Setting,
@@ -254,19 +254,6 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.name)
 def test_shipped_configs_are_valid(path: Path) -> None:
     assert load_settings(path).out_dir is not None
-
-
-def test_the_full_config_is_written_from_the_descriptions_of_the_settings() -> None:
-    """configs/owt.yaml describes all settings; after a change: bpeflow config --config configs/owt.yaml."""
-    path = CONFIGS / "owt.yaml"
-    body = as_yaml(yaml.safe_load(path.read_text(encoding="utf-8"))).partition("\n\n")[2]
-    assert path.read_text(encoding="utf-8").endswith(body)
-
-
-def test_the_settings_page_is_written_from_the_descriptions_of_the_settings() -> None:
-    """After a change: bpeflow config --markdown > docs/settings.md."""
-    page = Path(__file__).parents[2] / "docs" / "settings.md"
-    assert page.read_text(encoding="utf-8") == as_markdown()
 
 
 def test_every_setting_is_described() -> None:

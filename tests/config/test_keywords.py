@@ -16,11 +16,13 @@ from pydantic import BaseModel, ByteSize
 
 import bpeflow
 from bpeflow import config
+from bpeflow.backends import BACKENDS
 from bpeflow.config import keywords
 from bpeflow.config.encoding import EncodeSettings
 from bpeflow.config.sections import Paths
 from bpeflow.dataset.encode import encode_file
 from bpeflow.formats.tokenizer_spec import HasSpec
+from bpeflow.tokenizer.tokenizer import ENCODERS, EncoderName
 from bpeflow.vocab import Vocab
 
 NESTED: dict[Any, Any] = {
@@ -51,6 +53,8 @@ def accepted(annotation: Any) -> Any:
     if get_origin(annotation) is tuple:
         return accepted(arguments[0]) | Sequence[accepted(arguments[0])]  # type: ignore[misc]
     others: dict[Any, Any] = {ByteSize: keywords.Size, Path: str | Path, NoneType: None, **NESTED}
+    others[config.MonitorSettings] |= bool
+    others[config.EngineSettings] |= keywords.EngineName
     return others.get(annotation, annotation)
 
 
@@ -64,6 +68,7 @@ def test_keywords_are_those_of_the_settings(model: type[BaseModel], typed: type,
     expected = {name: accepted(fields[name]) for name in model.model_fields if name not in others}
     if "init_from" in expected:  # `train` takes a tokenizer in memory out of the settings
         expected["init_from"] |= HasSpec | Vocab
+        expected["backend"] = keywords.BackendName
     assert hints(typed) == expected
 
 
@@ -95,7 +100,27 @@ def test_help_has_defaults_and_meanings() -> None:
     shown = pydoc.plain(pydoc.render_doc(bpeflow.Tokenizer.train))
     assert "min_frequency: 'int' = 1" in shown
     assert "min_frequency: pairs that occur less often are not merged (default: 1)" in shown
+    assert "output: 'OutputKeywords' = {}" in shown
+    assert "backend: 'BackendName' = 'auto'" in shown
+    assert "in bytes (default: 16384)" in shown
+    assert "threads of the omp backend (default: one per core)" in shown
     assert inspect.signature(bpeflow.train_bpe).parameters["backend"].default == "auto"
+
+
+def test_help_hides_keywords_of_other_libraries() -> None:
+    for method in (
+        bpeflow.train,
+        bpeflow.Tokenizer.encode,
+        bpeflow.Tokenizer.encode_batch,
+        bpeflow.Tokenizer.encode_batch_to_numpy,
+    ):
+        assert "unknown" not in str(inspect.signature(method))
+        assert len(inspect.signature(method).parameters) >= 3
+
+
+def test_names_are_typed_as_they_are_checked() -> None:
+    assert get_args(keywords.BackendName) == ("auto", *(backend.name for backend in BACKENDS))
+    assert get_args(EncoderName) == ("auto", *ENCODERS)
 
 
 def test_the_settings_accept_values_of_these_types(tmp_path: Path) -> None:
@@ -116,9 +141,13 @@ def test_the_settings_accept_values_of_these_types(tmp_path: Path) -> None:
 
 if TYPE_CHECKING:  # mypy reports both an error that is missing here and one that is too many
     bpeflow.train_bpe("a.txt", 1000, ["<s>"], backend="omp", memory_limit="4gb", monitor={"interval": 8})
+    bpeflow.train_bpe("a.txt", 1000, ["<s>"], monitor=True, engine="ray")
+    bpeflow.train_bpe("a.txt", 1000, ["<s>"], engine="spark")  # type: ignore[arg-type]
     bpeflow.train_bpe("a.txt", 1000, ["<s>"], bakend="omp")  # type: ignore[call-arg]
-    bpeflow.train_bpe("a.txt", 1000, ["<s>"], backend=3)  # type: ignore[arg-type]
-    bpeflow.train_bpe("a.txt", 1000, ["<s>"], monitor={"intervall": 8})  # type: ignore[typeddict-unknown-key]
+    bpeflow.train_bpe("a.txt", 1000, ["<s>"], backend="opm")  # type: ignore[arg-type]
+    bpeflow.learn_merges({"low": 5}, 300, backend="opm")  # type: ignore[arg-type]
+    bpeflow.Tokenizer.load("runs/mine", encoder="nativ")  # type: ignore[arg-type]
+    bpeflow.train_bpe("a.txt", 1000, ["<s>"], monitor={"intervall": 8})  # type: ignore[arg-type]
     bpeflow.Tokenizer.train("a.txt", vocab_size=1000, special_tokens=["<s>"], tie_break="huggingface")
     bpeflow.Tokenizer.train("a.txt", vocab_size=1000, tie_break="hugging_face")  # type: ignore[arg-type]
     bpeflow.count("a.txt", chunk_size="8mb", sources=[{"paths": "b/", "weight": 3}])

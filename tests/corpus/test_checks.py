@@ -127,9 +127,9 @@ def test_an_end_of_text_string_that_is_no_special_token_is_reported(
         [warning] = warnings_about(caplog, "-" if form == "stdin" else path)
     assert "'<|im_start|>' 2 times, '<|im_end|>' 2 times in its first " in warning
     known_first = form in ("txt", "stdin")  # where it separates documents
-    tokens = "'<|im_end|>' '<|im_start|>'"
-    tokens = f"'<|endoftext|>' {tokens}" if known_first else f"{tokens} '<|endoftext|>'"
-    assert warning.endswith(f"to make them special tokens, set special_tokens to {tokens}")
+    found, known = ["<|im_end|>", "<|im_start|>"], ["<|endoftext|>"]
+    tokens = known + found if known_first else found + known
+    assert warning.endswith(f"to make them special tokens, give special_tokens={tokens}")
 
 
 @pytest.mark.parametrize(
@@ -196,6 +196,17 @@ def test_byte_order_marks_and_tables_are_reported(tmp_path: Path, caplog: pytest
     assert warnings_about(caplog, marked) == []
     encode_file(bpeflow.Tokenizer.train(iter(["a"]), vocab_size=257), b, tmp_path / "b.bin")
     assert caplog.messages[-1] == f"{b} is {mark}"
+
+
+def test_a_field_of_records_is_reported_if_there_are_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    text, lines = tmp_path / "a.txt", tmp_path / "a.jsonl"
+    text.write_text("text", encoding="utf-8")
+    lines.write_text('{"body": "text"}', encoding="utf-8")
+    message = "text_field: has no effect, because no input is JSON Lines"
+    assert warnings_about(caplog, text, text_field="body") == [message]
+    assert warnings_about(caplog, text, lines, text_field="body") == []
+    bpeflow.count(iter([{"body": "text"}]), text_field="body", special_tokens=["<|endoftext|>"])
+    assert not caplog.messages
 
 
 def test_files_that_are_empty_or_named_twice_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

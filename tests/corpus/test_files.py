@@ -48,9 +48,10 @@ OTHERS = {
     "UTF-16LE without a mark": ("A corpus".encode("utf-16-le"), r"is UTF-16.*iconv -f UTF-16LE -t"),
     "UTF-16BE without a mark": ("A corpus".encode("utf-16-be"), r"is UTF-16.*iconv -f UTF-16BE -t"),
     "UTF-32": (TEXT.decode().encode("utf-32"), "is UTF-32.*iconv -f UTF-32"),
-    "Parquet": (b"PAR1\x15\x04 and so on", "is Parquet.*: .*use input_format: parquet, or name it .parquet"),
+    "Parquet": (b"PAR1\x15\x04 and so on", "is Parquet.*: .*use input_format='parquet', or name it .parquet"),
     "zip": (zipped(), "is a zip archive.*: .*unpack it"),
     "npz": (arrays(), "is an archive of arrays .*: .*exclude it"),
+    "a sidecar": (b'{\n  "format": "bpeflow tokens",', "is the sidecar of a token file.*: .*exclude both"),
     "tar": (tar(), "is a tar archive.*: .*unpack it"),
 }
 
@@ -113,7 +114,7 @@ def test_a_mistaken_parquet_name_is_explained(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"b\.parquet: not Parquet, or damaged"):
         bpeflow.count(tmp_path / "b.parquet")
     write_parquet(tmp_path / "c.txt", ["one text"])
-    with pytest.raises(CorpusError, match=r"c\.txt is Parquet: use input_format: parquet"):
+    with pytest.raises(CorpusError, match=r"c\.txt is Parquet: use input_format='parquet'"):
         bpeflow.count(tmp_path / "c.txt")
     assert bpeflow.count(tmp_path / "c.txt", input_format="parquet") == bpeflow.count(iter(["one text"]))
 
@@ -147,7 +148,7 @@ def test_json_lines_under_another_name_are_text_with_a_warning(
     assert bpeflow.count(tmp_path) == as_text
     [warning] = caplog.messages
     assert warning.startswith(f"{tmp_path / 'a.json'}: read as plain text, braces and field names included")
-    assert "use input_format: jsonl, or name it .jsonl" in warning
+    assert "use input_format='jsonl', or name it .jsonl" in warning
     caplog.clear()
     assert bpeflow.count(tmp_path, input_format="text") == as_text
     assert bpeflow.count(tmp_path, input_format="jsonl") == bpeflow.count(iter(["one", "one"]))

@@ -56,7 +56,7 @@ def test_lines_may_be_empty_and_have_windows_line_ends_and_a_byte_order_mark(tmp
         ('{"body": "a"}', r"line 3: no field 'text' \(found: 'body'\); .* text_field"),
         ("[1]", r"line 3: no field 'text' \(its parent is a list\)"),
         ('{"text": 5}', r"line 3: text is a number, not a string"),
-        ('{"text": null}', r"line 3: text is null, not a string; use bad_records: skip"),
+        ('{"text": null}', r"line 3: text is null, not a string; use bad_records='skip'"),
         ("[" * 100_000, r"line 3: cannot parse the JSON"),
         ('{"text": ' + "1" * 5000 + "}", r"line 3: (cannot parse the JSON|text is a number)"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import threading
 import zipfile
 from collections import Counter
@@ -16,9 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bpeflow.counting.count_files import read_npz
+from bpeflow.counting.count_files import read_lines, read_npz, read_tsv
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.counting.shards import MAX_COUNT
+from bpeflow.counting.shards import MAX_COUNT, hash_of
 from bpeflow.errors import CountOverflowError, FormatError, InputTypeError
 from bpeflow.tokenizer.parallel import encoded_batches
 from bpeflow.tokenizer.tokenizer import Tokenizer
@@ -68,6 +69,36 @@ def test_binary_and_tsv_files_preserve_any_bytes(
     path = Path(mkdtemp(dir=tmp_path_factory.getbasetemp())) / name
     counts = PretokenCounts.from_mapping(table)
     counts.write(path)
+    assert PretokenCounts.read(path) == counts
+
+
+@given(
+    table=tables,
+    lines=st.lists(st.sampled_from(["a\t1\n", "a\t01\n", "b\\n\t7\n", "x", "\t", "\n", "y\t2\t3\n", "z\t\n"])),
+)
+def test_tsv_is_read_at_once_as_line_by_line(
+    tmp_path_factory: pytest.TempPathFactory, table: dict[bytes, int], lines: list[str]
+) -> None:
+    path = Path(mkdtemp(dir=tmp_path_factory.getbasetemp())) / "counts.tsv"
+    PretokenCounts.from_mapping(table).write(path)
+    with path.open("ab") as file:
+        file.write("".join(lines).encode())
+    try:
+        expected = read_lines(path)
+    except FormatError as error:
+        with pytest.raises(FormatError, match=re.escape(str(error))):
+            read_tsv(path)
+        return
+    tokens, counts = read_tsv(path)
+    assert dict(zip(tokens, counts, strict=True)) == expected
+    assert PretokenCounts.read(path) == PretokenCounts.from_mapping(expected)
+
+
+def test_plain_tsv_is_not_read_line_by_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "counts.tsv"
+    counts = PretokenCounts.from_mapping({b" caf\xc3\xa9": 9, b"a\tb\n\\": 3, b"\xff": 1})
+    counts.write(path)
+    monkeypatch.setattr("bpeflow.counting.count_files.read_lines", None)
     assert PretokenCounts.read(path) == counts
 
 
@@ -216,6 +247,19 @@ def test_a_file_out_of_canonical_order_is_an_error(
     with pytest.raises(FormatError, match=message) as caught:
         PretokenCounts.load(path)
     assert str(path) in str(caught.value)
+
+
+def test_a_file_is_checked_without_a_walk_over_all_pretokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of these have the same hash, as pre-tokens of real text have."""
+    alike = (b" " + b"." * 20 + b"\n", b"." * 23 + b"\n")
+    assert hash_of(alike[0]) == hash_of(alike[1])
+    path = tmp_path / "counts.npz"
+    expected = PretokenCounts.from_items([(alike[0], 2), (b"a", 2), (alike[1], 1)])
+    expected.save(path)
+    with monkeypatch.context() as patched:
+        patched.setattr(PretokenCounts, "_pairs", None)
+        counts = PretokenCounts.load(path)
+    assert counts == expected
 
 
 @pytest.mark.parametrize("second", [1, 2])

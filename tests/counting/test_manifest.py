@@ -54,7 +54,7 @@ def test_segments_of_another_corpus_or_other_settings_are_refused(
     before = {path.name: path.read_bytes() for path in (tmp_path / "run" / SEGMENTS).iterdir()}
     if change:
         change(corpus)
-    with pytest.raises(ResumeError, match=rf"counts something else \(.*{message}.*--restart"):
+    with pytest.raises(ResumeError, match=rf"counts something else \(.*{message}.*restart=True"):
         counter(corpus, tmp_path / "run", segment_size="8kb", **options).count()
     assert {path.name: path.read_bytes() for path in (tmp_path / "run" / SEGMENTS).iterdir()} == before
 
@@ -65,6 +65,9 @@ def test_changes_are_named_by_their_path() -> None:
     before = {"sources": [source, source], "engine": {"kind": "local"}}
     now = {"sources": [source, {**source, "weight": 3}], "engine": {"kind": "ray"}}
     assert setting_changes(before, now) == ["sources.1.weight: 2 → 3", "engine.kind: 'local' → 'ray'"]
+    custom = {"pattern": "a|b", "unmatched": "isolate"}
+    assert setting_changes(custom, {"pattern": "gpt2"}) == ["pattern: 'a|b' → 'gpt2'"]
+    assert setting_changes(custom, {**custom, "unmatched": "drop"}) == ["unmatched: 'isolate' → 'drop'"]
     assert setting_changes({"sizes": [1]}, {"sizes": [1, 2]}) == ["sizes: [1] → [1, 2]"]
 
 

@@ -20,10 +20,10 @@ from segmented import ProgressRecorder, corpus_size, counter, fail_after, failin
 import bpeflow
 from bpeflow.corpus.files import InputFile
 from bpeflow.counting import fingerprint as fingerprint_module
-from bpeflow.counting.fingerprint import MANIFEST_FILE
+from bpeflow.counting.fingerprint import MANIFEST_FILE, has_segments, remove_segments
 from bpeflow.counting.pipelines import PipelineBuilder
 from bpeflow.counting.plan import Position, SegmentPlan
-from bpeflow.counting.segments import SegmentRecord, has_segments, remove_segments
+from bpeflow.counting.segments import SegmentRecord
 from bpeflow.counting.shards import Spilled
 from bpeflow.errors import ResumeError
 from bpeflow.run_dir.layout import SEGMENTS
@@ -278,7 +278,7 @@ def test_a_damaged_manifest_is_an_error_with_the_remedy(
 ) -> None:
     fail_after(2, counter(corpus, tmp_path / "run", segment_size="8kb"), monkeypatch)
     damage(tmp_path / "run" / SEGMENTS / MANIFEST_FILE)
-    with pytest.raises(ResumeError, match=r"manifest\.json is damaged.*--restart"):
+    with pytest.raises(ResumeError, match=r"manifest\.json is damaged.*restart=True"):
         counter(corpus, tmp_path / "run", segment_size="8kb").count()
 
 

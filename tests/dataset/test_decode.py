@@ -49,7 +49,9 @@ def test_a_file_has_the_ids_of_its_text_and_decoding_restores_it(
 
 def test_another_tokenizer_is_rejected_unless_any_is_allowed(tmp_path: Path) -> None:
     encode_file(make_tokenizer(), write_files(tmp_path, [b"hello"]), tmp_path / "train.bin")
-    with pytest.raises(FormatError, match=r"another tokenizer, with pattern 'gpt2' in place of 'cl100k'; .*--any_tok"):
+    with pytest.raises(
+        FormatError, match=r"another tokenizer, with pattern 'gpt2' in place of .*; .*any_tokenizer=True"
+    ):
         decode_file(make_tokenizer("cl100k"), tmp_path / "train.bin", tmp_path / "text.txt")
     assert not (tmp_path / "text.txt").exists()
     decode_file(make_tokenizer("cl100k"), tmp_path / "train.bin", tmp_path / "text.txt", any_tokenizer=True)

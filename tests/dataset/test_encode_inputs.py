@@ -135,7 +135,7 @@ def test_sources_of_a_training_are_encoded_whole_and_once(
     assert json.loads(sidecar_path(out).read_text(encoding="utf-8"))["samples"] == {}
     assert caplog.messages == [
         "weights are ignored, as each document counts once: letters (3)",
-        "max_bytes is ignored: whole sources are encoded (--sampled for the samples): letters (2 bytes)",
+        "max_bytes is ignored: whole sources are encoded (sampled=True for the samples): letters (2 bytes)",
     ]
 
 
@@ -146,7 +146,7 @@ def test_a_sample_is_the_one_that_training_draws(
     source = {"name": "letters", "paths": str(tmp_path / "*.txt"), "max_bytes": 5, "seed": 3}
     with caplog.at_level("INFO"):
         encode_file(tokenizer, [source], out, sampled=True)
-    assert caplog.messages == ["only random samples of these sources are encoded: letters (5 bytes)"]
+    assert caplog.messages == ["only random samples of these sources are read: letters (5 bytes)"]
     counted = bpeflow.count([source], special_tokens=[EOT])  # type: ignore[list-item]
     assert sorted(text_of(tokenizer, out)) == sorted("|".join(token.decode() for token in counted) + "|")
     assert len(counted) == 5
@@ -177,7 +177,7 @@ def test_records_without_text_are_refused_or_left_out_and_counted(
     (tmp_path / "a.jsonl").write_text(
         '{"text": "a"}\nno JSON\n{"body": "b"}\n{"text": 1}\n{"text": null}\n{"text": "c"}'
     )
-    with pytest.raises(BadRecordError, match=r"a.jsonl: line 2: not JSON .* bad_records: skip"):
+    with pytest.raises(BadRecordError, match=r"a.jsonl: line 2: not JSON .* bad_records='skip'"):
         encode_file(tokenizer, tmp_path / "a.jsonl", out)
     done = encode_file(tokenizer, tmp_path / "a.jsonl", out, bad_records="skip", chunk_size=1, num_threads=2)
     assert (text_of(tokenizer, out), done.documents, done.bad_records, done.skipped_documents) == ("a|c|", 2, 4, 0)

@@ -91,7 +91,7 @@ small, large, out, text, options = sys.argv[1:]
 tokenizer = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
 def both(source):
     encode_file(tokenizer, source, out, num_threads=2, chunk_size=100_000, overwrite=True, **eval(options))
-    decode_file(tokenizer, out, text, overwrite=True)
+    decode_file(tokenizer, out, text)
     return peak_memory()
 before = both(small)
 print(both(large) - before)

@@ -21,7 +21,7 @@ from bpeflow.corpus.text_rules import Sample
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.dataset import evaluate as evaluation
 from bpeflow.dataset.evaluation_report import CorpusText, Evaluation
-from bpeflow.errors import ConfigError, CorpusError, InvalidUtf8Error
+from bpeflow.errors import ConfigError, CorpusError, InvalidUtf8Error, TokenizerNotFoundError
 from bpeflow.look.vocabulary import longest_tokens
 from bpeflow.progress import Observer
 from bpeflow.tokenizer.tokenizer import Tokenizer
@@ -328,11 +328,19 @@ def test_a_single_tokenizer_has_no_baseline_unless_one_is_given(tmp_path: Path) 
     assert (report.baseline, [row.tokenizer for row in report]) == ("mine", ["this", "mine"])
 
 
+def test_samples_are_measured_and_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    [file] = write_files(tmp_path, [EOT.join("hello hello").encode()])
+    [row] = evaluate(make_tokenizer(), {"name": "letters", "paths": str(file), "max_bytes": 5})
+    assert row.text.bytes == 5
+    assert "only random samples of these sources are read: letters (5 bytes)" in caplog.messages
+
+
 def test_an_unknown_baseline_is_an_error_with_the_known_names() -> None:
     with pytest.raises(
-        ConfigError, match="baseline gpt3 is neither a path nor one of the tokenizers; name one of: mine"
+        TokenizerNotFoundError, match=r"^baseline no/such/path: no such file or folder.*; the tokenizers are: mine$"
     ):
-        evaluate({"mine": make_tokenizer()}, iter(["hello"]), baseline="gpt3")
+        evaluate({"mine": make_tokenizer()}, iter(["hello"]), baseline="no/such/path")
 
 
 # ---- the report ----

@@ -135,7 +135,7 @@ def interrupted(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.Monkey
         stop_after(6, patched)
         with pytest.raises(Stopped) as raised:
             encode_file(tokenizer, corpus, out, chunk_size=400)
-    assert raised.value.__notes__ == [f"{out}: to continue, repeat this with resume=True (--resume)"]
+    assert raised.value.__notes__ == [f"{out}: to continue, repeat this with resume=True"]
     return corpus, out
 
 
@@ -450,7 +450,9 @@ def test_an_output_that_cannot_be_made_is_named_as_given(
     assert caught.value.filename == str(tmp_path / "ids.bin")
 
 
-def test_a_seed_needs_a_split(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_a_setting_without_effect_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("lower", encoding="utf-8")
     with pytest.raises(ConfigError, match="seed: has no effect without val_fraction"):
         encode_file(tokenizer, tmp_path / "a.txt", tmp_path / "ids.bin", seed=3)
+    with pytest.raises(ConfigError, match="sampled: has no effect without a source with max_bytes; leave it out"):
+        encode_file(tokenizer, tmp_path / "a.txt", tmp_path / "ids.bin", sampled=True)

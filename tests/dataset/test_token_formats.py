@@ -145,7 +145,7 @@ def test_its_own_reader_agrees(tmp_path: Path) -> None:
 
 def test_a_document_too_long_for_megatron_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(megatron, "LONGEST", 5)
-    with pytest.raises(FormatError, match=r"a.idx: a document has 9 tokens, and .* allows 5; give --shard_tokens"):
+    with pytest.raises(FormatError, match=r"a.idx: a document has 9 tokens, and .* allows 5; give shard_tokens"):
         encode_documents(make_tokenizer(), ["x" * 8], tmp_path / "a.bin", format="megatron")
     assert not [*tmp_path.iterdir()]
     encode_documents(make_tokenizer(), ["x" * 8], tmp_path / "a.bin", format="megatron", shard_tokens=5)

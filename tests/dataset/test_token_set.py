@@ -179,7 +179,7 @@ def test_a_split_without_documents_is_named(
     fraction: float, empty: str, full: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     encode_documents(make_tokenizer(), ["a"] * 1200, tmp_path / "train.bin", val_fraction=fraction)
-    assert f"{empty}.bin: has none of the 1,200 documents: give another --val_fraction or --seed" in caplog.text
+    assert f"{empty}.bin: has none of the 1,200 documents: give another val_fraction or seed" in caplog.text
     assert f"{full}.bin: has none" not in caplog.text
     assert load_tokens(tmp_path / f"{empty}.bin").tolist() == []
 

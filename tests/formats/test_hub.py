@@ -19,6 +19,7 @@ import pytest
 from real_data import real_data
 from small_tokenizer import save_tokenizer
 
+import bpeflow
 from bpeflow import FormatError, InputTypeError, Tokenizer, TokenizerNotFoundError
 from bpeflow.cli.main import main
 
@@ -57,7 +58,9 @@ def test_commands_take_names(cache: Path, capsys: pytest.CaptureFixture[str]) ->
     assert Tokenizer.load(cache / "tokenizer.json") == Tokenizer.from_pretrained("gpt2")
 
 
-def test_a_tokenizer_to_extend_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tokenizer_to_extend_or_compare_with_is_found_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ours = Tokenizer.train(iter(["low lower lowest"]), 262, special_tokens=[])
     (file,) = [path for path in ours.save(tmp_path / "ours.tiktoken") if path.suffix == ".tiktoken"]
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
@@ -67,6 +70,8 @@ def test_a_tokenizer_to_extend_is_found_by_its_name(tmp_path: Path, monkeypatch:
     more = Tokenizer.train(tmp_path / "a.txt", len(named) + 3, init_from="gpt2")
     assert more.vocab.merges[: len(named.vocab.merges)] == named.vocab.merges
     assert len(more) == len(named) + 3
+    compared = bpeflow.evaluate({"more": more}, tmp_path / "a.txt", baseline="gpt2")
+    assert [row.tokenizer for row in compared] == ["more", "gpt2"]
 
 
 def test_an_encoding_comes_from_the_package(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,7 +97,7 @@ def test_convert_has_a_flag_for_it(tmp_path: Path, capsys: pytest.CaptureFixture
     assert Tokenizer.load(tmp_path / "other.json").merges == ONE.merges
 
 
-@pytest.mark.parametrize("name", ["p.txt", "x.model", "x.gguf"])
+@pytest.mark.parametrize("name", ["p.txt", "x.model", "x.foo"])
 def test_a_folder_does_not_get_the_name_of_a_file(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"{name}: no format has files of this ending: name a folder, or a file that"):
         ONE.save(tmp_path / name)

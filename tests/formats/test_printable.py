@@ -58,7 +58,7 @@ def lines_of(merges: Iterable[Merge]) -> str:
 
 @given(st.lists(st.tuples(st.binary(max_size=4), st.binary(max_size=4))))
 def test_merges_become_lines_all_at_once(merges: list[Merge]) -> None:
-    assert merge_lines(Vocab.build(merges)) == lines_of(merges)
+    assert merge_lines(Vocab((), {}, merges)) == lines_of(merges)
 
 
 def test_a_vocabulary_is_made_of_merges_in_printable_form() -> None:
@@ -72,6 +72,21 @@ def test_a_vocabulary_is_made_of_merges_in_printable_form() -> None:
         assert made == expected
         assert made.merge_ids.tolist() == expected.merge_ids.tolist()
         assert made.ordinary_tokens == expected.ordinary_tokens
+
+
+@given(
+    tokens=st.lists(st.sampled_from([b"", b"a", b"b", b"ab", b" ", b"\x80", "Ġ".encode()]), min_size=1, max_size=6),
+    specials=st.dictionaries(st.sampled_from(["a", "ab", "Ġ", "<s>", "日"]), st.integers(0, 7)),
+)
+def test_a_form_has_the_id_of_the_special_token_or_the_lowest(tokens: list[bytes], specials: dict[str, int]) -> None:
+    texts = {token_id % len(tokens): text for text, token_id in specials.items()}
+    specials = {text: token_id for token_id, text in texts.items()}
+    forms = {token_id: texts.get(token_id) or to_printable(token) for token_id, token in enumerate(tokens)}
+    expected = {form: min(i for i, other in forms.items() if other == form) for form in forms.values() if form}
+    expected |= specials
+    ids, hidden = ids_by_form(Vocab(tokens, specials, ()))
+    assert list(ids.items()) == sorted(expected.items(), key=lambda item: item[1])
+    assert hidden == {i: to_printable(token) for i, token in enumerate(tokens) if token and i not in {*ids.values()}}
 
 
 def test_a_merge_without_an_id_is_found() -> None:

@@ -86,7 +86,7 @@ def test_the_arguments_go_over_what_the_files_say(tmp_path: Path) -> None:
         ({"pattern": "gpt2", "special_tokens": {"<s>": "5"}}, ConfigError, "'<s>': need an id from 0 to"),
         ({"pattern": "gpt2", "special_tokens": {"<s>": 257, "<t>": 257}}, ConfigError, "id 257 belongs to b'<s>'"),
         ({"known": "r50k_base", "special_tokens": {"<|endoftext|>": 9}}, ConfigError, "has id 50256, not 9"),
-        ({}, FormatError, r"without a pattern, .* give the pattern .*--known NAME\): r50k_base, p50k"),
+        ({}, FormatError, r"without a pattern, .* give the pattern .*\(known='NAME'\): r50k_base, p50k"),
     ],
 )
 def test_wrong_arguments_are_one_line(
@@ -153,7 +153,7 @@ def kimi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_file_is_known_by_its_content(kimi: Path, caplog: pytest.LogCaptureFixture) -> None:
     for path in (kimi, kimi.parent):
         assert Tokenizer.load(path).pattern == Tokenizer.load(path, known="kimi_k2").pattern == KIMI
-    assert not caplog.records
+    assert "published" not in caplog.text
     assert Tokenizer.load(kimi, known="llama3").pattern == "llama3"
     assert "is a published file whose own pattern is" in caplog.text
     kimi.write_bytes(kimi.read_bytes().replace(b"\n", b"\r\n"))

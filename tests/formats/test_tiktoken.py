@@ -218,7 +218,7 @@ def test_unknown_ranks_without_a_sidecar_are_refused_with_what_to_do(tmp_path: P
     tiktoken.sidecar_path(path).unlink()
     with pytest.raises(
         FormatError,
-        match=r"without a pattern, and not one of .*\(pattern=.*--pattern.*convert --known NAME\): .*p50k_edit",
+        match=r"without a pattern, and not one of .*\(pattern='…'.*\(known='NAME'\): .*p50k_edit",
     ):
         tiktoken.load(path)
 

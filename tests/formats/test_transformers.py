@@ -225,6 +225,21 @@ def test_convert_has_all_options(tokenizer: Tokenizer, tmp_path: Path, capsys: p
     assert END in json.dumps(json.loads((target / "tokenizer.json").read_text(encoding="utf-8"))["post_processor"])
 
 
+def test_convert_takes_the_options_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Unless others are given, or the format has no place for them."""
+    (tmp_path / "corpus.txt").write_text("low lower", encoding="utf-8")
+    output = {"formats": "huggingface", "eos": "<|im_end|>", "chat_template": "chatml", "max_length": 512}
+    specials, run = [END, "<|im_end|>", "<|im_start|>"], tmp_path / "run"
+    values = {"input": tmp_path / "corpus.txt", "vocab_size": 262, "special_tokens": specials, "output": output}
+    bpeflow.train({**values, "out_dir": run})
+    assert main(["convert", str(run), str(tmp_path / "same"), "--to", "hf"]) == 0
+    assert config(tmp_path / "same") == config(run)
+    assert main(["convert", str(run), str(tmp_path / "other"), "--to", "hf", "--eos", END]) == 0
+    assert config(tmp_path / "other") == {**config(run), "eos_token": END, "additional_special_tokens": specials[1:]}
+    for target in ("tokenizer.json", "x.tiktoken", "folder"):
+        assert main(["convert", str(run), str(tmp_path / target)]) == 0
+
+
 def test_a_file_is_written_alone(tokenizer: Tokenizer, tmp_path: Path) -> None:
     tokenizer.save(tmp_path / "tokenizer.json")
     assert names(tmp_path) == {"tokenizer.json"}
@@ -235,7 +250,10 @@ def test_a_file_is_written_alone(tokenizer: Tokenizer, tmp_path: Path) -> None:
     [
         ({"eos": "<|end_of_text|>"}, r"^eos: '<\|end_of_text\|>' is not a special token of .*; did you mean <\|endoft"),
         ({"pad": "the"}, r"^pad: 'the' is not a special token of the tokenizer; it has '<\|endoftext\|>', '<\|im_s"),
-        ({"max_length": 0}, "^max_length: need a number of tokens, at least 1, found 0"),
+        ({"max_length": 0}, "^max_length: must be at least 1, found 0"),
+        ({"eos": 5}, "^eos: must be a valid string, found 5"),
+        ({"eosx": "a"}, r"^unknown setting eosx \(did you mean eos\?\)"),
+        ({"overwrit": True}, "^unknown setting overwrit"),
         ({"chat_template": "llama3"}, r"chat_template llama3 needs .*: <\|start_header_id\|> <\|end_header"),
         ({"chat_template": "chat-ml"}, "chat_template: no file chat-ml; did you mean 'chatml'?"),
         ({"chat_template": "x/y.jinja"}, "no file x/y.jinja; need a Jinja file, or chatml, llama3, phi3"),
@@ -248,7 +266,7 @@ def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: s
         tokenizer.save(tmp_path / "out", "huggingface", **options)
     assert not list(tmp_path.rglob("*.json"))
     settings = {"input": iter(CORPUS), "vocab_size": 270, "special_tokens": [END, "<|im_start|>"]}
-    with pytest.raises(ConfigError, match=r"^output\."):
+    with pytest.raises(ConfigError, match=r"^(unknown setting )?output\."):
         bpeflow.train({**settings, "out_dir": tmp_path / "run", "output": {"formats": "huggingface", **options}})
     assert not (tmp_path / "run").exists()
 
@@ -303,7 +321,7 @@ def test_the_options_of_a_run_need_the_format() -> None:
 
 def test_all_files_of_the_folder_are_one_tokenizer(tokenizer: Tokenizer, tmp_path: Path) -> None:
     tokenizer.save(tmp_path, "huggingface", chat_template="chatml")
-    with pytest.raises(AlreadyExistsError, match=r"holds a tokenizer \(.*--overwrite"):
+    with pytest.raises(AlreadyExistsError, match=r"holds a tokenizer \(.*overwrite=True"):
         tokenizer.save(tmp_path, "huggingface", chat_template="phi3")
     (tmp_path / "chat_template.jinja").write_text("of another")  # which transformers would prefer
     tokenizer.save(tmp_path, "huggingface", chat_template="phi3", overwrite=True)

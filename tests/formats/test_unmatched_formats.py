@@ -62,7 +62,7 @@ def test_an_error_cannot_be_represented_by_other_tools(tmp_path: Path) -> None:
     spec = make_spec(r"\p{L}+", "error")
     gpt2.save(spec, tmp_path)
     assert gpt2.load(tmp_path) == spec
-    with pytest.raises(FormatError, match=r"tokenizer\.json cannot refuse text .* \(unmatched: error\); use"):
+    with pytest.raises(FormatError, match=r"tokenizer\.json cannot refuse text .* \(unmatched='error'\); use"):
         huggingface.save(spec, tmp_path / "tokenizer.json")
     with pytest.raises(FormatError, match=r"tiktoken cannot refuse text"):
         tiktoken.save(spec, tmp_path / "x.tiktoken")
@@ -72,7 +72,7 @@ def test_an_error_cannot_be_represented_by_other_tools(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pattern", [r"(a)\1|b", r"(?P<n>a)|b", r"(?<n>a)|b", r"a\Kb", r"(a)?b(?(1)c|d)"])
 def test_a_pattern_that_cannot_be_extended_for_tiktoken_is_refused(pattern: str, tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match=r"or \\K cannot be extended .* matches all text, and use unmatched: drop"):
+    with pytest.raises(FormatError, match=r"or \\K cannot be extended .* matches all text, and use unmatched='drop'"):
         tiktoken.save(make_spec(pattern, "isolate"), tmp_path / "x.tiktoken")
     tiktoken.save(make_spec(pattern, "drop"), tmp_path / "x.tiktoken")
 

@@ -29,9 +29,9 @@ def damaged(run: Path, tmp_path: Path) -> Path:
 
 def write_report(folder: Path, changes: dict[str, Any]) -> None:
     """Change the report, and forge its checksum."""
-    report = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    report = json.loads((folder / "run.json").read_text(encoding="utf-8")) | changes
     del report["sha256"]
-    (folder / "run.json").write_text(json.dumps(checksummed(report | changes)), encoding="utf-8")
+    (folder / "run.json").write_text(json.dumps(checksummed(report)), encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,19 @@ def test_a_forged_date_is_an_error(damaged: Path, time: str) -> None:
     write_report(damaged, {"finished": time})
     with pytest.raises(FormatError, match=r"run\.json: finished is not a time"):
         write_page(damaged, damaged / "page.html")
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, 1e308])
+@pytest.mark.parametrize("place", [("counting",), ("counting", "stages", "reducer"), ("learning",)])
+def test_a_stage_of_any_length_is_drawn(damaged: Path, place: tuple[str, ...], seconds: float) -> None:
+    """Matplotlib warns of an empty axis, and overflows at the other end; warnings are errors here."""
+    report = json.loads((damaged / "run.json").read_text(encoding="utf-8"))
+    stage = report
+    for key in place:
+        stage = stage[key]
+    stage["seconds"] = seconds
+    write_report(damaged, report)
+    write_page(damaged, damaged / "page.html")
 
 
 def test_a_sample_without_a_field_is_named_by_its_line(damaged: Path) -> None:

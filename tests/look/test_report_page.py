@@ -120,7 +120,7 @@ def test_a_run_that_only_counted(corpus: Path, tmp_path: Path) -> None:
     bpeflow.train({"input": str(corpus), "skip_merge": True, "out_dir": str(out), "output": {"report": True}})
     text = text_of(out / "report.html")
     assert "none: the run only counted" in text
-    assert "a run with --do_monitor takes one every" in text
+    assert "a run with the monitor takes one every" in text
     assert "Merge counts" not in text
 
 
@@ -151,7 +151,7 @@ def test_a_sample_that_is_missing_or_empty(run: Path, tmp_path: Path, capsys: py
     assert capsys.readouterr().err.startswith("bpeflow: the input missing.txt does not exist; check the path and")
     (tmp_path / "empty.txt").touch()
     assert main(["report", str(run), "--sample", str(tmp_path / "empty.txt")]) == 2
-    assert capsys.readouterr().err == f"bpeflow: --sample {tmp_path}/empty.txt: no text in local files\n"
+    assert capsys.readouterr().err == f"bpeflow: the sample, {tmp_path}/empty.txt, has no text in local files\n"
 
 
 # ---- with a run ----

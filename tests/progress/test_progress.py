@@ -43,7 +43,6 @@ def all_calls(corpus: Path) -> dict[str, Callable[..., Any]]:
     """The calls that show progress, with the activity that they show."""
     tokenizer = small_tokenizer()
     folder = corpus.parent
-    ids, text = folder / "ids", folder / "text"
     return {
         "train": lambda **how: bpeflow.train({"input": corpus, "vocab_size": 258}, **how).merges,
         "train_bpe": lambda **how: bpeflow.train_bpe(corpus, 258, [], **how),
@@ -51,13 +50,12 @@ def all_calls(corpus: Path) -> dict[str, Callable[..., Any]]:
         "count": lambda **how: list(bpeflow.count(corpus, **how)),
         "learn_merges": lambda **how: bpeflow.learn_merges({"low": 5}, 258, **how).pairs,
         "encode_file": lambda **how: tokenizer.encode_file(corpus, folder / "out", overwrite=True, **how).tokens,
-        "decode_file": lambda **how: decode_file(tokenizer, ids, text, overwrite=True, **how).tokens,
         "evaluate": lambda **how: [row.tokens for row in evaluate({"a": tokenizer}, [str(corpus)], **how)],
     }
 
 
-CALLS = ("train", "train_bpe", "Tokenizer.train", "count", "learn_merges", "encode_file", "decode_file", "evaluate")
-ACTIVITY = {"learn_merges": "learning", "encode_file": "encoding", "decode_file": "decoding"}
+CALLS = ("train", "train_bpe", "Tokenizer.train", "count", "learn_merges", "encode_file", "evaluate")
+ACTIVITY = {"learn_merges": "learning", "encode_file": "encoding"}
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -104,6 +102,12 @@ def test_an_observer_of_the_caller_is_called(corpus: Path, name: str) -> None:
     observer = Recorder()
     all_calls(corpus)[name](observer=observer)
     assert ACTIVITY.get(name, "counting") in observer.seen
+
+
+def test_decoding_calls_an_observer(corpus: Path) -> None:
+    observer, folder = Recorder(), corpus.parent
+    decode_file(small_tokenizer(), folder / "ids", folder / "text", observer=observer)
+    assert observer.seen == {"decoding"}
 
 
 def test_an_observer_sees_the_pipeline_and_the_newest_merges(corpus: Path) -> None:

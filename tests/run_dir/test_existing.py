@@ -40,7 +40,7 @@ def test_a_second_training_is_refused_before_any_work(
     before = contents(tmp_path / "run")
     today = datetime.now(timezone.utc).date()
     message = f"/run holds a tokenizer (262 entries, pattern cl100k, written in the gpt2 format on {today}): "
-    with pytest.raises(AlreadyExistsError, match=f"{re.escape(message)}.*--overwrite\\) to replace it"):
+    with pytest.raises(AlreadyExistsError, match=f"{re.escape(message)}.*overwrite=True to replace it"):
         train(corpus, tmp_path / "run", **options)
     assert contents(tmp_path / "run") == before
 

@@ -174,7 +174,7 @@ def test_a_damaged_final_report_is_an_error_with_a_remedy(corpus: Path, out: Pat
     (out / "unfinished" / layout.DONE_FILE).write_text(content)
     before = contents(out)
     for resume in (False, True):
-        with pytest.raises(ResumeError, match=r"done\.json is damaged: start over with --restart"):
+        with pytest.raises(ResumeError, match=r"done\.json is damaged: start over with restart=True"):
             bpeflow.train(settings_of(corpus, out, **NEW, resume=resume))
     assert contents(out) == before
     bpeflow.train(settings_of(corpus, out, **NEW, restart=True))

@@ -80,7 +80,7 @@ def test_it_ends_with_the_same_bytes(
 
 def test_resuming_without_a_folder_names_the_flag(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--resume"]) == 2
-    assert "out_dir is missing: which run to resume (--resume --out_dir FOLDER)" in capsys.readouterr().err
+    assert "--resume: give --out_dir, the folder of the run" in capsys.readouterr().err
     assert main(["--resume", "--out_dir", "run", "--input", "a.txt"]) == 2
     message = (
         "as flags or in a --config FILE (see bpeflow train --help); without input, --resume takes them from the run"

@@ -392,7 +392,7 @@ def test_a_finished_run_of_other_settings_is_refused(
 def test_counts_of_another_corpus_are_refused(corpus: Path, tmp_path: Path) -> None:
     bpeflow.train(settings_of(corpus, tmp_path / "run", skip_merge=True))
     (corpus / "d").write_text("more")
-    with pytest.raises(ResumeError, match=r"the input was 3 files of [\d,]+ bytes and is 4 of .*--overwrite"):
+    with pytest.raises(ResumeError, match=r"the input was 3 files of [\d,]+ bytes and is 4 of .*overwrite=True"):
         bpeflow.train(settings_of(corpus, tmp_path / "run", resume=True))
 
 
@@ -400,7 +400,7 @@ def test_counts_of_another_corpus_are_refused(corpus: Path, tmp_path: Path) -> N
 def test_damaged_results_are_an_error_with_a_remedy(corpus: Path, tmp_path: Path, name: str) -> None:
     bpeflow.train(settings_of(corpus, tmp_path / "run", skip_merge=True))
     os.truncate(tmp_path / "run" / name, 200)
-    with pytest.raises(ResumeError, match=rf"{name}: .*--overwrite"):
+    with pytest.raises(ResumeError, match=rf"{name}: .*overwrite=True"):
         bpeflow.train(settings_of(corpus, tmp_path / "run", resume=True))
     result = bpeflow.train(settings_of(corpus, tmp_path / "run", overwrite=True))
     assert result.report.learning.learned == 73

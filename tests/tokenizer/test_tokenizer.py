@@ -100,7 +100,7 @@ def test_an_invalid_cache_size_is_rejected(encoder: str, cache_bytes: Any) -> No
         (BYTES | {-1: b"x"}, [], FormatError, "has the id -1; ids of 257 tokens must be from 0 to 1000256"),
         (BYTES | {2**31: b"x"}, [], FormatError, "has the id 2147483648; ids of 257 tokens must be from 0 to 1000256"),
         (BYTES | {"256": b"x"}, [], InputTypeError, "the id '256' in the vocabulary is str"),
-        (BYTES | {256: "x"}, [], InputTypeError, "token 256 in the vocabulary is 'x'; it must be bytes"),
+        (BYTES | {256: "x"}, [], InputTypeError, "token 256 is 'x'; it must be bytes"),
         ([(b"a", b"b")], BYTES, InputTypeError, "vocab must be a mapping from id to bytes, not list"),
         ("vocab.json", "merges.txt", InputTypeError, "from id to bytes, not str; Tokenizer.from_files reads files"),
         (BYTES, ["ab"], InputTypeError, "merge 0 is 'ab'; it must be a pair of bytes"),

@@ -48,7 +48,7 @@ def test_the_warning_names_the_estimate_and_the_remedies(
     message = caplog.records[0].getMessage()
     assert "may run out of memory, of which 10.0 kB are available: 1,000 distinct pre-tokens of 7.9 kB" in message
     assert f"about {needed} with" in message
-    for remedy in ("below=5,keep=0.1", "max_bytes of a source", "--resume", "bpeflow merge"):
+    for remedy in ("thin_rare={'below': 5, 'keep': 0.1}", "max_bytes of a source", "resume=True", "bpeflow merge"):
         assert remedy in message
 
 

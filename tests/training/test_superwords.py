@@ -186,6 +186,33 @@ def test_extending_a_tokenizer_by_superwords_keeps_its_ids(caplog: pytest.LogCap
     assert more.vocab.tokens == at_once.vocab.tokens
 
 
+@pytest.mark.parametrize("pattern", ["superbpe", ["superbpe", "[^d]+"]])
+def test_extending_a_tokenizer_with_superwords_continues_its_second_stage(
+    pattern: str | list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the settings of its run, unless others are given."""
+    caplog.set_level("INFO")
+    values = {**corpus_in(tmp_path), "pattern": "o200k", "superword_pattern": pattern, "max_words": 2}
+    train({**values, "vocab_size": 294, "out_dir": tmp_path / "run", "output": "huggingface"})
+    whole = train({**values, "vocab_size": 302}).tokenizer
+    extended = {"input": values["input"], "vocab_size": 302}
+    for base in (tmp_path / "run", tmp_path / "run" / "tokenizer.json"):
+        for superwords in ({}, {"superwords": True}):
+            caplog.clear()
+            more = train({**extended, "init_from": base, **superwords}).tokenizer
+            assert (more.vocab.tokens, more.pattern) == (whole.vocab.tokens, whole.pattern)
+            assert f"{base} has superwords: its second stage continues" in caplog.text
+        more = train({**extended, "init_from": base, "superwords": True, "max_words": 3}).tokenizer
+        assert more.vocab.tokens != whole.vocab.tokens
+        more = train({**extended, "init_from": base, "superwords": False}).tokenizer  # by its pattern, without limits
+        assert max(len(token.split()) for token in more.vocab.tokens) > 2
+
+
+def test_without_its_run_a_tokenizer_with_superwords_is_known_by_its_pattern() -> None:
+    part, whole = (learn([TEXT], vocab_size=size, transition_size=290).tokenizer for size in (294, 302))
+    assert bpeflow.Tokenizer.train([TEXT.encode()], 302, init_from=part).vocab.tokens == whole.vocab.tokens
+
+
 def corpus_in(folder: Path) -> dict[str, Any]:
     (folder / "corpus.txt").write_text(TEXT)
     return {"input": str(folder / "corpus.txt"), "superwords": True, "vocab_size": 330, "transition_size": 290}
@@ -217,7 +244,7 @@ def test_a_run_interrupted_in_either_stage_resumes_to_the_same_bytes(
     if stage != "first count":
         with pytest.raises(ResumeError, match="first_stage/"):
             train({**values, "out_dir": out_dir, "transition_size": 300})
-        with pytest.raises(ResumeError, match="start over with --restart"):
+        with pytest.raises(ResumeError, match="start over with restart=True"):
             train({**values, "out_dir": out_dir, "resume": True, "pattern": "cl100k"})
         with pytest.raises(ResumeError, match="has learned the first stage of superwords: undo the change"):
             plain = {"input": values["input"], "vocab_size": 330, "pattern": PUBLISHED_PATTERNS["superbpe"]}

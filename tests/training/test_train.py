@@ -280,7 +280,7 @@ def test_tokens_above_128_bytes_are_warned_of(
 ) -> None:
     text = " " * (length + 1) + "a"  # of these spaces, the last one belongs to the letter
     train({"input": iter([text] * 2), "vocab_size": 257 + 40, "max_token_length": setting})
-    assert ("max_token_length: 128" in caplog.text) is warned
+    assert ("max_token_length=128" in caplog.text) is warned
     if warned:
         assert f"1 token is longer than 128 bytes, such as ' ' × {length}" in caplog.text
 

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,14 @@ class Tool(Protocol):
 
 
 class Bpeflow:
-    def __init__(self, folder: Path, pattern: str, files: list[Path], threads: int, encoder: str = "native") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        pattern: str,
+        files: list[Path],
+        threads: int,
+        encoder: Literal["native", "python"] = "native",
+    ) -> None:
         from dataclasses import replace
 
         import bpeflow.dataset.encode  # noqa: F401 -- the start of encode_file, as the peers' imports, is not timed
