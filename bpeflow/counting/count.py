@@ -110,7 +110,6 @@ class CorpusCounter:
         self.settings = settings
         self._seen = seen
         self._learns = learns
-        self._end_of_text_remedy = _END_OF_TEXT_REMEDY if learns else None
         self._segments_folder = segments_folder
         self.scratch = new_scratch(settings.scratch_dir or scratch_in)
         if (folder := settings.scratch_dir) and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
@@ -178,7 +177,7 @@ class CorpusCounter:
         started = perf_counter()
         if self._units is not None:
             _ = self._units.handle  # before threads that share it
-        look = None if self._seen else FirstLook(self.rules, self._end_of_text_remedy)
+        look = None if self._seen else FirstLook(self.rules, _END_OF_TEXT_REMEDY if self._learns else None)
         build = self._builder("threads" if cluster else self._executor(), look)
         total = None if self.corpus.main_process_only else self.total_bytes  # unknown for an iterable or standard input
         runner = PipelineRunner(build, total, observer, on_sample, sample_interval)

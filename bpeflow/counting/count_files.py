@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
@@ -91,6 +91,26 @@ def read_npz(file: IO[bytes]) -> NpzContent:
         normalizer = load_normalizer(names).names
         cut = Cut(str(arrays["cut_base"]), int(arrays["cut_lowest_count"])) if "cut_base" in arrays else None
         return data, offsets, counts, _pattern(arrays["pattern"]), _policy(str(arrays["unmatched"])), normalizer, cut
+
+
+def check_canonical(data: NDArray[np.uint8], offsets: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
+    """Raise `FormatError` unless the arrays of a file have distinct pre-tokens in canonical order."""
+    from bpeflow.counting.thinning import canonical_order, pretoken_hashes  # for files and thinned counts only
+
+    def tokens(indices: NDArray[np.int64]) -> list[bytes]:
+        """Return the pre-tokens of a few indices."""
+        return [data[offsets[index] : offsets[index + 1]].tobytes() for index in indices.tolist()]
+
+    hashes = pretoken_hashes(data, offsets)
+    ascending = np.sort(hashes)  # a tenth of the time that np.unique takes for its hash table
+    repeated = ascending[1:][ascending[1:] == ascending[:-1]]
+    alike = tokens(np.flatnonzero(np.isin(hashes, repeated)))  # ` .....` and `.......` may have the same hash
+    if len({*alike}) < len(alike):
+        raise FormatError("a pre-token occurs twice")
+    order = canonical_order(data, offsets[:-1], offsets[1:], counts)
+    for place in np.flatnonzero(order != np.arange(len(order)))[:1].tolist():
+        first, second = tokens(np.array([place, order[place]]))
+        raise FormatError(f"pre-tokens of equal count are out of order: {first!r} before {second!r}")
 
 
 @contextmanager
@@ -183,7 +203,7 @@ def _escape(token: bytes) -> bytes:
     return escaped.decode("utf-8", errors="backslashreplace").encode()  # invalid UTF-8 becomes \xNN
 
 
-def read_tsv(path: Path) -> tuple[Sequence[bytes], Sequence[int]]:
+def read_tsv(path: Path) -> tuple[list[bytes], list[int]]:
     """Read lines of distinct pre-tokens, and return both columns.
 
     Raises `FormatError`, with the path and the line, for anything else.
@@ -194,7 +214,7 @@ def read_tsv(path: Path) -> tuple[Sequence[bytes], Sequence[int]]:
     return [*counts], [*counts.values()]
 
 
-def _read_at_once(path: Path) -> tuple[Sequence[bytes], Sequence[int]] | None:
+def _read_at_once(path: Path) -> tuple[list[bytes], list[int]] | None:
     """Read lines that need no closer look; None if there are others. A tenth of the time of `read_lines`."""
     text = path.read_bytes()
     data = np.frombuffer(text, np.uint8)

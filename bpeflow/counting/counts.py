@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import ItemsView, Iterable, Iterator, Mapping
-from itertools import pairwise
-from operator import index, itemgetter, mul
+from operator import index, mul
 from pathlib import Path
 from typing import Any, SupportsIndex, cast
 
@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 from bpeflow._util.atomic import atomic_path
 from bpeflow._util.packed import PackedBytes, take_strings
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, as_path
-from bpeflow.counting.count_files import Cut, NpzContent, explain_npz_errors, read_npz, read_tsv, write_npz, write_tsv
+from bpeflow.counting.count_files import (
+    Cut,
+    NpzContent,
+    check_canonical,
+    explain_npz_errors,
+    read_npz,
+    read_tsv,
+    write_npz,
+    write_tsv,
+)
 from bpeflow.counting.shards import MAX_COUNT
 from bpeflow.errors import CountOverflowError, FormatError, InputTypeError
 from bpeflow.flow.shared import Descriptor, owned
@@ -130,20 +139,31 @@ class PretokenCounts(Mapping[bytes, int]):
             CountOverflowError: a count does not fit 64 bits.
             FormatError: a pre-token is empty or occurs twice, or a count is below 1 or not an integer.
         """
-        ordered = sorted(((token, _integer(token, count)) for token, count in items), key=itemgetter(0))
-        if ordered and not ordered[0][0]:
+        tokens, counts = [], []
+        for token, count in items:
+            tokens.append(token)
+            counts.append(_integer(token, count))
+        if b"" in tokens:
             raise FormatError("an empty pre-token")
-        for (token, _), (following, _) in pairwise(ordered):
-            if token == following:
-                raise FormatError(f"the pre-token {token!r} occurs twice")
-        ordered.sort(key=itemgetter(1), reverse=True)  # stable: equal counts stay in ascending order of bytes
-        if ordered and ordered[0][1] > MAX_COUNT:
-            raise CountOverflowError(f"the count of pre-token {ordered[0][0]!r} does not fit 64 bits")
-        if ordered and ordered[-1][1] < 1:
-            raise FormatError(f"the count of pre-token {ordered[-1][0]!r} is below 1")
-        tokens = PackedBytes.of([token for token, _ in ordered])
-        counts = np.fromiter((count for _, count in ordered), np.int64, len(ordered))
-        return cls(np.frombuffer(tokens.data, np.uint8), tokens.offsets, counts)
+        if len({*tokens}) < len(tokens):
+            raise FormatError(f"the pre-token {Counter(tokens).most_common(1)[0][0]!r} occurs twice")
+        if counts and max(counts) > MAX_COUNT:
+            raise CountOverflowError(
+                f"the count of pre-token {tokens[counts.index(max(counts))]!r} does not fit 64 bits"
+            )
+        if counts and min(counts) < 1:
+            raise FormatError(f"the count of pre-token {tokens[counts.index(min(counts))]!r} is below 1")
+        return cls._of_columns(tokens, counts)
+
+    @classmethod
+    def _of_columns(cls, tokens: list[bytes], counts: list[int]) -> PretokenCounts:
+        """Put distinct pre-tokens and their counts into canonical order."""
+        from bpeflow.counting.thinning import canonical_order  # with what training needs for thinning only
+
+        packed, numbers = PackedBytes.of(tokens), np.array(counts, np.int64)
+        data, offsets = np.frombuffer(packed.data, np.uint8), packed.offsets
+        order = canonical_order(data, offsets[:-1], offsets[1:], numbers)
+        return cls(*take_strings(data, offsets, order), numbers[order])
 
     @classmethod
     def from_mapping(cls, counts: Mapping[bytes, int] | Mapping[str, int]) -> PretokenCounts:
@@ -297,7 +317,7 @@ class PretokenCounts(Mapping[bytes, int]):
         """Read a file that `save` wrote. Raises `FormatError`, with the path, for any other file."""
         with explain_npz_errors(path := as_path(path, "path")), path.open("rb") as file:
             counts = cls(*read_npz(file))
-            _check_canonical(counts)
+            check_canonical(counts.data, counts.offsets, counts.counts)
             return counts
 
     @classmethod
@@ -308,15 +328,7 @@ class PretokenCounts(Mapping[bytes, int]):
             FormatError: the file has another ending, or is not in the format of its ending.
             OSError: the file does not exist or cannot be read.
         """
-        if _ending(path) == ".npz":
-            return cls.load(path)
-        from bpeflow.counting.thinning import canonical_order
-
-        strings, counts = read_tsv(Path(path))
-        tokens, numbers = PackedBytes.of(strings), np.array(counts, np.int64)
-        data, offsets = np.frombuffer(tokens.data, np.uint8), tokens.offsets
-        order = canonical_order(data, offsets[:-1], offsets[1:], numbers)
-        return cls(*take_strings(data, offsets, order), numbers[order])
+        return cls.load(path) if _ending(path) == ".npz" else cls._of_columns(*read_tsv(Path(path)))
 
     def write(self, path: str | Path) -> None:
         """Write a file in the format of its ending, in any case: ``.npz`` (see `save`) or ``.tsv``.
@@ -377,25 +389,3 @@ def _check_arrays(data: NDArray[Any], offsets: NDArray[Any], counts: NDArray[Any
         raise FormatError("the offsets do not divide the bytes into pre-tokens of at least one byte")
     if len(counts) and (counts[-1] < 1 or np.any(counts[1:] > counts[:-1])):
         raise FormatError("counts are below 1 or not in descending order")
-
-
-def _check_canonical(counts: PretokenCounts) -> None:
-    """Compare the pre-tokens, as the constructor does not."""
-    from bpeflow.counting.thinning import canonical_order, pretoken_hashes  # for files and thinned counts only
-
-    data, offsets = counts.data, counts.offsets
-
-    def tokens(indices: NDArray[np.int64]) -> list[bytes]:
-        """Return the pre-tokens of a few indices."""
-        return [data[offsets[index] : offsets[index + 1]].tobytes() for index in indices.tolist()]
-
-    hashes = pretoken_hashes(data, offsets)
-    ascending = np.sort(hashes)  # a tenth of the time that np.unique takes for its hash table
-    repeated = ascending[1:][ascending[1:] == ascending[:-1]]
-    alike = tokens(np.flatnonzero(np.isin(hashes, repeated)))  # ` .....` and `.......` may have the same hash
-    if len({*alike}) < len(alike):
-        raise FormatError("a pre-token occurs twice")
-    order = canonical_order(data, offsets[:-1], offsets[1:], counts.counts)
-    for place in np.flatnonzero(order != np.arange(len(order)))[:1].tolist():
-        first, second = tokens(np.array([place, order[place]]))
-        raise FormatError(f"pre-tokens of equal count are out of order: {first!r} before {second!r}")

@@ -28,7 +28,6 @@ from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.run_dir.layout import FIRST_STAGE
 from bpeflow.run_dir.run_files import RunReport, read_report
-from bpeflow.training.task import vocab_of
 from bpeflow.vocab import Vocab
 
 #: Documents of an iterator, which can be read only once, are kept in memory up to this many bytes of text.
@@ -63,7 +62,14 @@ def with_second_pattern(base: TokenizerSpec, settings: Settings) -> TokenizerSpe
 
 def first_stage_vocab(base: TokenizerSpec, settings: Settings, size: int) -> Vocab:
     """Return a prefix of the first stage: a vocabulary of at most the transition size."""
-    return with_first_counts(vocab_of(base.vocab.merges, settings, max_tokens=size), base.vocab)
+    vocab = Vocab.build(
+        base.vocab.merges,
+        settings.special_tokens,
+        special_tokens_first=settings.special_tokens_first,
+        reuse_tokens=settings.tie_break == "huggingface",
+        max_tokens=size,
+    )
+    return with_first_counts(vocab, base.vocab)
 
 
 def with_first_counts(vocab: Vocab, first_stage: Vocab) -> Vocab:

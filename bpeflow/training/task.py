@@ -102,16 +102,6 @@ def resolve_initial(settings: Settings, base: TokenizerSpec | None = None) -> tu
     return settings, base
 
 
-def vocab_of(
-    merges: Sequence[Merge], settings: Settings, base: TokenizerSpec | None = None, max_tokens: int | None = None
-) -> Vocab:
-    """Return the vocabulary of some merges with the special tokens of a run, after those of the tokenizer to extend."""
-    how: dict[str, Any] = {"reuse_tokens": settings.tie_break == "huggingface", "max_tokens": max_tokens}
-    if base is not None:
-        return base.vocab.extend(merges, settings.special_tokens, **how)
-    return Vocab.build(merges, settings.special_tokens, special_tokens_first=settings.special_tokens_first, **how)
-
-
 def spec_of(vocab: Vocab, settings: Settings, base: TokenizerSpec | None) -> TokenizerSpec:
     """Return the content of a tokenizer that a run has learned; `base` is the tokenizer that it extends."""
     if base is not None:
@@ -125,8 +115,13 @@ def check_formats(settings: Settings, base: TokenizerSpec | None) -> None:
     That is the tokenizer to extend with its new special tokens, or one without merges. Raises `ConfigError`, also
     without a folder to write to.
     """
+    huggingface = settings.tie_break == "huggingface"
     for name in settings.output.formats:
-        vocab = vocab_of((), settings, base)
+        if base is not None:
+            vocab = base.vocab.extend((), settings.special_tokens, reuse_tokens=huggingface)
+        else:
+            first = settings.special_tokens_first
+            vocab = Vocab.build((), settings.special_tokens, special_tokens_first=first, reuse_tokens=huggingface)
         with TemporaryDirectory() as folder:
             try:
                 formats.write(spec_of(vocab, settings, base), Path(folder), name, settings.output)

@@ -25,9 +25,6 @@
 #include "tokens.h"
 
 #include <time.h>
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 
 /* Prefetch distance in entries. Occurrences are far apart. Without prefetching 600,000 words take 0.43 s instead of
  * 0.34 s. */
@@ -263,9 +260,7 @@ static inline bool learner_init(struct learner *l, const bpeflow_merge_task *tas
     l->heap.tokens = &l->tokens;
     l->heap.order = task->order;
     l->heap.lowest = INT64_MAX;
-#ifdef __GLIBC__
-    malloc_trim(0); /* return what counting has freed to the system: 24 MB with 150 MB of multilingual text, in 3 ms */
-#endif
+    return_freed_memory(); /* of counting: 24 MB with 150 MB of multilingual text, in 3 ms */
     if (!tokens_copy(&l->tokens, task) || !corpus_init(&l->corpus, task)) return false;
     l->statistics.words = task->words;
     l->statistics.positions = l->corpus.size - task->words - 1;
