@@ -113,6 +113,8 @@ def settings_for_learning(
     out_dir = overrides.get("out_dir")
     if out_dir and overrides.get("resume") and (run := recorded_run(Path(out_dir).expanduser())):
         values = run.settings
+    if "init_from" in {**given, **overrides}:  # which has a pattern, and at whose size superwords begin
+        values = {key: value for key, value in values.items() if key not in ("pattern", "transition_size")}
     values = replace(values, {key: value for key, value in given.items() if key not in COUNT_ONLY})
     try:
         settings = make_settings(Settings, {**override(values, overrides), "skip_merge": False})

@@ -79,14 +79,20 @@ def with_first_counts(vocab: Vocab, first_stage: Vocab) -> Vocab:
     return vocab.annotated(merge_counts=(first + second)[: vocab.merge_count] or None)
 
 
-def load_first_stage(settings: Settings, counted_in: Path | None, counts_pattern: Pattern | None) -> TokenizerSpec:
-    """Load the first stage of the run whose counts, of the second pattern, are in a folder. Raises `ConfigError`."""
-    second = load_pretokenizer(settings.superword_pattern).regex
-    if counts_pattern is None or load_pretokenizer(counts_pattern).regex != second:
+def check_second_pattern(settings: Settings, counts_pattern: Pattern | None) -> None:
+    """Raise `ConfigError` if counts to learn superwords from are known to be of another pattern."""
+    if (
+        counts_pattern
+        and load_pretokenizer(counts_pattern).regex != load_pretokenizer(settings.superword_pattern).regex
+    ):
         raise ConfigError(
             f"superwords: these counts are of the pattern {counts_pattern!r}, and superwords are learned from counts "
             f"of {settings.superword_pattern!r}: count with that pattern, or train from the corpus"
         )
+
+
+def load_first_stage(settings: Settings, counted_in: Path | None) -> TokenizerSpec:
+    """Load the first stage of the run whose counts are in a folder. Raises `ConfigError`."""
     folder = counted_in and counted_in / FIRST_STAGE
     if folder is None or not folder.is_dir():
         raise ConfigError(

@@ -59,6 +59,7 @@ from bpeflow.training.learn import LearnedMerges, learn_with_settings, warn_of_l
 from bpeflow.training.superwords import (
     check_first_stage,
     check_rereadable,
+    check_second_pattern,
     first_stage_settings,
     first_stage_vocab,
     load_first_stage,
@@ -346,8 +347,10 @@ class _Training:
     ) -> TrainResult:
         """Learn from counts, with the arguments of `train_from_counts`."""
         settings = self._settings
+        if settings.superwords:
+            check_second_pattern(settings, counts.pattern)
         if settings.superwords and self._base is None:
-            self._begin_second_stage(load_first_stage(settings, counted_in, counts.pattern))
+            self._begin_second_stage(load_first_stage(settings, counted_in))
             check_first_stage(earlier, self._fingerprint)
         with RunDir(settings.out_dir) as folder:
             completes = same_folder(counted_in, folder.unfinished)

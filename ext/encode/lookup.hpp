@@ -31,6 +31,8 @@ class Recent {
     // Return the only record that may be that of the key; it has zeros if there is none.
     const Cache::Record &at(const CacheKey &key) const { return records()[slot_of(key)]; }
 
+    void prefetch(const CacheKey &key) const { __builtin_prefetch(&at(key)); }
+
     void add(const CacheKey &key, const Cache::Record &record) {
         if (record.count() <= Cache::MOST) records()[slot_of(key)] = record;
     }
@@ -174,10 +176,13 @@ class Lookup {
     // `made_`, if no cache could take it.
     template <typename Stretches> std::size_t find(const Stretches &stretches, std::size_t first, std::size_t count) {
         if (own_ && own_->full()) own_->clear();
+        for (std::size_t i = 0; i < count; i++) {
+            stretches.set(first + i, keys_[i]);
+            recent_.prefetch(keys_[i]); // text and ids drive the table out of the L2 cache again and again
+        }
         std::size_t unknown = 0; // not the member, for which each key would wait
         for (std::size_t i = 0; i < count; i++) {
-            CacheKey key;
-            stretches.set(first + i, key);
+            const CacheKey key = keys_[i];
             records_[i] = &recent_.at(key);
             keys_[unknown] = key;
             places_[unknown] = static_cast<std::uint32_t>(i);

@@ -111,8 +111,11 @@ class Merging {
         while (count > 1) {
             const std::size_t at = static_cast<std::size_t>(std::min_element(merges, merges + count - 1) - merges);
             if (merges[at] == NO_MERGE) break;
-            ids[at] = made_by(merges[at]);
+            const std::uint32_t made = ids[at] = made_by(merges[at]);
             count--;
+            // Both look-ups below wait for memory at the same time.
+            if (at + 1 < count) pairs_.prefetch(made, ids[at + 2]);
+            if (at > 0) pairs_.prefetch(ids[at - 1], made);
             for (std::size_t i = at + 1; i < count; i++) {
                 ids[i] = ids[i + 1];
                 merges[i - 1] = merges[i];

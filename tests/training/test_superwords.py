@@ -347,14 +347,19 @@ def test_merging_again_begins_with_the_first_stage_beside_the_counts(tmp_path: P
     from bpeflow.cli.merge import merge
 
     train({**corpus_in(tmp_path), "out_dir": tmp_path / "run"})
-    merge(tmp_path / "run", None, {"vocab_size": 310, "out_dir": tmp_path / "less"}, quiet=True)
+    merge(tmp_path / "run", None, {"vocab_size": 300, "out_dir": tmp_path / "less"}, quiet=True)
     vocab = bpeflow.Tokenizer.load(tmp_path / "run").vocab
-    assert bpeflow.Tokenizer.load(tmp_path / "less").vocab.tokens == vocab.tokens[:310]
+    assert bpeflow.Tokenizer.load(tmp_path / "less").vocab.tokens == vocab.tokens[:300]
+    extending = {"init_from": str(tmp_path / "less"), "vocab_size": 305, "out_dir": tmp_path / "more"}
+    merge(tmp_path / "run", None, extending, quiet=True)
+    assert bpeflow.Tokenizer.load(tmp_path / "more").vocab.tokens == vocab.tokens[:305]
     with pytest.raises(ConfigError, match="has 290 entries, not 300"):
         merge(tmp_path / "run", None, {"transition_size": 300, "out_dir": tmp_path / "other"}, quiet=True)
     with pytest.raises(ConfigError, match="these counts are of the pattern"):
         first = tmp_path / "run" / "first_stage"
         merge(first, None, {"superwords": True, "vocab_size": 400, "out_dir": tmp_path / "other"}, quiet=True)
+    with pytest.raises(ConfigError, match="these counts are of the pattern"):
+        merge(first, None, {**extending, "superwords": True, "init_from": str(first)}, quiet=True)
 
 
 @pytest.mark.parametrize(
