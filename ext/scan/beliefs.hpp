@@ -56,7 +56,7 @@ class Beliefs {
                 }
                 const std::size_t entry = number * width + column;
                 tables_.next[entry] = static_cast<std::uint8_t>(find_or_add(beliefs, after, most) * width);
-                tables_.flags[entry] = static_cast<std::uint8_t>(all == common ? all : Followed::UNKNOWN);
+                tables_.flags[entry] = static_cast<std::uint8_t>(all == common ? all : unsigned{Followed::UNKNOWN});
                 const bool single = (beliefs[number] & (beliefs[number] - 1)) == 0;
                 config_[entry] = single ? static_cast<std::uint8_t>(__builtin_ctzll(beliefs[number])) : NONE;
             }
