@@ -240,6 +240,27 @@ def test_convert_takes_the_options_of_a_run(tmp_path: Path, capsys: pytest.Captu
         assert main(["convert", str(run), str(tmp_path / target)]) == 0
 
 
+def test_convert_names_the_options_of_a_folder_that_are_not_copied(
+    tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, command = tmp_path / "source", ["--to", "hf", "--overwrite"]
+    tokenizer.save(source, "huggingface", eos="<|im_end|>", chat_template="chatml", max_length=9)
+    for path in (source, source / "tokenizer.json"):
+        assert main(["convert", str(path), str(tmp_path / "b"), *command, "--chat_template", "phi3"]) == 0
+        assert f"in {path} besides is not copied: give --eos, --max_length\n" in capsys.readouterr().err
+    content = {**config(source), "eos_token": {"content": END}, "model_max_length": 1e30}  # the defaults
+    (source / "tokenizer_config.json").write_text(json.dumps({**content, "chat_template": None}))
+    (source / "chat_template.jinja").write_text("{{ messages }}")
+    assert main(["convert", str(source), str(tmp_path / "file.json"), "--to", "hf"]) == 0
+    assert "not copied" not in capsys.readouterr().err
+    assert main(["convert", str(source), str(tmp_path / "b"), *command]) == 0
+    assert f"in {source} besides is not copied: give --chat_template\n" in capsys.readouterr().err
+    (source / "chat_template.jinja").unlink()
+    (source / "tokenizer_config.json").write_text("{")
+    assert main(["convert", str(source), str(source), *command]) == 0
+    assert "not copied" not in capsys.readouterr().err
+
+
 def test_a_file_is_written_alone(tokenizer: Tokenizer, tmp_path: Path) -> None:
     tokenizer.save(tmp_path / "tokenizer.json")
     assert names(tmp_path) == {"tokenizer.json"}
