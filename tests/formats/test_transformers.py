@@ -210,7 +210,7 @@ def test_convert_has_all_options(tokenizer: Tokenizer, tmp_path: Path, capsys: p
     source, target = str(tmp_path / "source.json"), tmp_path / "target"
     tokenizer.save(source)
     command = ["convert", source, str(target), "--to", "huggingface", "--eos", "<|im_end|>", "--bos", END, "--pad"]
-    command += ["<|end|>", "--add_bos", "--chat_template", "chatml", "--max_length", "2048"]
+    command += ["<|end|>", "--add_bos", "--chat_template", "chatml", "--max_length", "2k"]
     assert main(command) == 0
     files = ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"]
     assert capsys.readouterr().out.split() == [str(target / name) for name in files]
@@ -219,7 +219,7 @@ def test_convert_has_all_options(tokenizer: Tokenizer, tmp_path: Path, capsys: p
     roles = {"eos_token": "<|im_end|>", "bos_token": END, "pad_token": "<|end|>"}
     assert roles.items() <= content.items()
     assert roles.items() <= json.loads((target / "special_tokens_map.json").read_text(encoding="utf-8")).items()
-    assert content["model_max_length"] == 2048
+    assert content["model_max_length"] == 2000
     assert content["clean_up_tokenization_spaces"] is False  # older versions of transformers do it otherwise
     assert content["chat_template"] == CHAT_TEMPLATES["chatml"].template
     assert END in json.dumps(json.loads((target / "tokenizer.json").read_text(encoding="utf-8"))["post_processor"])
