@@ -144,11 +144,13 @@ def tokenizer_hash(tokenizer: TokenizerSpec) -> str:
         pattern.append(f"normalizer: {', '.join(tokenizer.normalizer)}".encode())
     digest = sha256(b"bpeflow tokenizer 1\n")
     specials = sorted(vocab.special_tokens.items(), key=lambda item: (item[1], item[0]))
+    sides = vocab.packed_sides()
     for entries in (
         vocab.packed_tokens,
         PackedBytes.of([text.encode() for text, _ in specials]),
         PackedBytes.of([str(token_id).encode() for _, token_id in specials]),
-        *vocab.packed_merges(),
+        sides.taken(np.arange(0, len(sides), 2)),
+        sides.taken(np.arange(1, len(sides), 2)),
         PackedBytes.of(pattern),
     ):
         digest.update(np.concatenate([[len(entries)], entries.lengths]).astype("<u8").tobytes())
