@@ -26,7 +26,7 @@ class Attempts {
   public:
     using Bytes = const std::uint8_t *;
 
-    static constexpr std::size_t FAR = 16;
+    static constexpr std::size_t FAR = 8;
 
     explicit Attempts(const Automaton &automaton) : automaton_(automaton) {}
 
