@@ -149,6 +149,8 @@ def place_of_journal(tokens: TokenSet) -> tuple[Path, int]:
     """Return the path of the journal of a set of token files, and the number in the names of its temporary files."""
     target = Path(os.path.realpath(tokens.path))
     owner = _MOST_PROCESSES + crc32(os.fsencode(target.name))
+    for file in tokens.files_of(tokens.first):
+        temporary_path(file, owner)  # now, not after the work: some names are longer than the first one
     return temporary_path(target.with_name(f"{target.name}.ckpt"), owner), owner
 
 
@@ -160,8 +162,6 @@ def open_journal(tokens: TokenSet, fingerprint: Fingerprint | None) -> Iterator[
     `FolderInUseError` if another process is writing the set, and as `Journal.resume` does.
     """
     path, owner = place_of_journal(tokens)
-    for file in tokens.files_of(tokens.first):
-        temporary_path(file, owner)  # now, not after the work: some names are longer than the first one
     made: list[Path] = []
     try:
         made = make_folder(path.parent)

@@ -207,6 +207,7 @@ def test_a_field_of_records_is_reported_if_there_are_none(tmp_path: Path, caplog
     assert warnings_about(caplog, text, lines, text_field="body") == []
     message = "text_column: has no effect, because no input is Parquet"
     assert warnings_about(caplog, lines, text_column="body", text_field="body") == [message]
+    caplog.clear()
     bpeflow.count(iter([{"body": "text"}]), text_field="body", special_tokens=["<|endoftext|>"])
     assert not caplog.messages
 
