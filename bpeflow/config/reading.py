@@ -40,6 +40,9 @@ _WORDS = {
 #: Limit on the text of a config: far above any real config, and far below the memory of any machine.
 _MAX_CHARACTERS = 1 << 20
 
+#: Numbers that YAML 1.1 reads in base 8 or 60: 010 is 8, and 1:30 is 90.
+_NOT_DECIMAL = re.compile(r"[-+]?(0[0-7_]+|[1-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
+
 #: Limit on the depth of lists and mappings in it, which the parser takes quadratic time for.
 _MAX_DEPTH = 100
 
@@ -216,7 +219,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def parse_yaml(text: str) -> Any:
-    """Return the value of a YAML text. Raises `ConfigError` if it is malformed, has aliases, or repeats a key."""
+    """Return the value of a YAML text. Raises `ConfigError` if it is malformed, ambiguous, or has aliases."""
     import yaml
 
     depth = 0
@@ -227,6 +230,10 @@ def parse_yaml(text: str) -> Any:
                 raise ConfigError("it is nested too deeply")
             if isinstance(event, yaml.AliasEvent):  # which could make a few lines more values than fit in memory
                 raise ConfigError(f"*{event.anchor} is an alias: quote it if it is text, or else repeat the values")
+            if isinstance(event, yaml.ScalarEvent) and event.implicit[0] and _NOT_DECIMAL.fullmatch(event.value):
+                raise ConfigError(
+                    f"{event.value} is not decimal in YAML: quote it if it is text, or else write it in decimal"
+                )
         loader = yaml.SafeLoader(text)
         root = loader.get_single_node()
         if root is None:

@@ -420,18 +420,15 @@ class Settings(CountSettings, MergeSettings):
 
     @model_validator(mode="after")
     def _check_superwords(self) -> Settings:
+        if self.init_from is not None and self.transition_size is not None:
+            raise ValueError("transition_size: with init_from, superwords begin at that tokenizer's size: leave it out")
         if not self.superwords:
-            for name in ("superword_pattern", "transition_size", "max_words", "colon_rule"):
-                if getattr(self, name) != type(self).model_fields[name].default:
-                    raise ValueError(f"{name}: has no effect without superwords; add superwords=True")
+            if self.init_from is None:  # a tokenizer to extend may have superwords
+                self.check_without_superwords()
             return self
         if self.skip_merge:
             raise ValueError("skip_merge and superwords: give one of the two, as superwords are learned after merges")
         if self.init_from is not None:
-            if self.transition_size is not None:
-                raise ValueError(
-                    "transition_size: with init_from, superwords begin at that tokenizer's size: leave it out"
-                )
             return self
         least = 256 + len(self.special_tokens)
         if not least <= self.transition < self.sizes[-1]:
@@ -440,6 +437,12 @@ class Settings(CountSettings, MergeSettings):
                 f"largest vocabulary, {self.sizes[-1]:,}: give a larger vocab_size, or another transition_size"
             )
         return self
+
+    def check_without_superwords(self) -> None:
+        """Raise `ValueError` for a setting that only superwords need."""
+        for name in ("superword_pattern", "transition_size", "max_words", "colon_rule"):
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name}: has no effect without superwords; add superwords=True")
 
     @property
     def transition(self) -> int:

@@ -92,6 +92,11 @@ def resolve_initial(settings: Settings, base: TokenizerSpec | None = None) -> tu
             **superwords,
         }
     )
+    if not settings.superwords:
+        try:
+            settings.check_without_superwords()
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
     if settings.sizes:
         smallest = settings.model_copy(update={"vocab_size": settings.sizes[0]})
         try:
@@ -168,7 +173,8 @@ def _superwords_of(path: Path, base: TokenizerSpec, given: Container[str]) -> di
     theirs: Mapping[str, Any] = report.settings if report else {"superwords": True, "superword_pattern": "superbpe"}
     if not theirs.get("superwords") or _regex(theirs["superword_pattern"]) != _regex(base.pattern):
         return {}
-    log.info("init_from: %s has superwords: its second stage continues (without limits by superwords=False)", path)
+    limits = "the limits of its run" if report else "the default limits, as it has no run.json"
+    log.info("init_from: %s has superwords: its second stage continues with %s, unless others are given", path, limits)
     theirs = {**theirs, "superword_pattern": base.pattern}
     return {name: theirs[name] for name in DECIDING_SUPERWORDS if name in theirs and name not in given}
 

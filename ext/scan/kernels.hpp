@@ -45,7 +45,7 @@ struct Followed {
         GAP_ENDS = 16,
         UNKNOWN = 128, // then there are no other flags
     };
-    static constexpr unsigned MOST_UNKNOWN = 12; // in a block that is worth following
+    static constexpr int MOST_UNKNOWN = 12; // in a block that is worth following
 
     std::uint64_t piece_here, piece_before_previous, attempt_here, attempt_before_previous, gap_ends, unknown;
     std::uint8_t entries[BLOCK]; // belief + column of each transition

@@ -23,6 +23,8 @@ from bpeflow.errors import ConfigError
         ),
         pytest.param("a: 1\nb: 2\na: 3", "a is given twice, in line 1 and in line 3: remove one", id="a key twice"),
         pytest.param("s: [{x: 1, x: 1}]", "x is given twice, in line 1 and in line 1", id="a key twice, inside"),
+        pytest.param("vocab_size: 010000", "010000 is not decimal in YAML", id="octal"),
+        pytest.param("separator: 1:30", "1:30 is not decimal in YAML", id="base 60"),
         pytest.param("input: [", "expected the node content", id="malformed"),
     ],
 )

@@ -202,10 +202,17 @@ def test_extending_a_tokenizer_with_superwords_continues_its_second_stage(
             more = train({**extended, "init_from": base, **superwords}).tokenizer
             assert (more.vocab.tokens, more.pattern) == (whole.vocab.tokens, whole.pattern)
             assert f"{base} has superwords: its second stage continues" in caplog.text
-        more = train({**extended, "init_from": base, "superwords": True, "max_words": 3}).tokenizer
-        assert more.vocab.tokens != whole.vocab.tokens
+        for superwords in ({}, {"superwords": True}):
+            more = train({**extended, "init_from": base, "max_words": 3, **superwords}).tokenizer
+            assert more.vocab.tokens != whole.vocab.tokens
         more = train({**extended, "init_from": base, "superwords": False}).tokenizer  # by its pattern, without limits
         assert max(len(token.split()) for token in more.vocab.tokens) > 2
+
+
+def test_the_limits_of_superwords_extend_no_tokenizer_without_them() -> None:
+    base = bpeflow.Tokenizer.train([TEXT.encode()], 290, pattern="o200k")
+    with pytest.raises(ConfigError, match="max_words: has no effect without superwords"):
+        bpeflow.Tokenizer.train([TEXT.encode()], 310, init_from=base, max_words=3)
 
 
 def test_without_its_run_a_tokenizer_with_superwords_is_known_by_its_pattern() -> None:
