@@ -146,7 +146,7 @@ def _nearest(models: Sequence[type[BaseModel]], key: str) -> str:
     workers = "num_counter" if "num_counter" in names else "num_threads"
     known |= {"sources.share": "sources.weight", "num_workers": workers, "num_processes": workers}
     if (whole := _without_indices(key)) != key and whole in names:
-        return f" (items of a list cannot be set singly: give the whole list, as --set '{key.partition('.')[0]}=[…]')"
+        return f" (items of a list cannot be set singly: give the whole list, as {key.partition('.')[0]}=[…])"
     flags = {flag.lstrip("-"): setting.key for setting in settings for flag in setting.flags or ()}
     if key not in flags and (command := command_with(key)):
         return f" (a setting of {command})"

@@ -127,8 +127,8 @@ def test_a_vocabulary_size_in_thousands(corpus: Path) -> None:
         (["--set", "monitr.interval=3"], "unknown setting monitr.interval (did you mean monitor.interval?)"),
         (
             ["--set", "sources.0.weight=3"],
-            "unknown setting sources.0.weight (items of a list cannot be set singly: give the whole list, as --set "
-            "'sources=[…]')",
+            "unknown setting sources.0.weight (items of a list cannot be set singly: give the whole list, as "
+            "sources=[…])",
         ),
         (["--set", "elephants.x=3"], "unknown setting elephants.x (`bpeflow config` lists all settings)"),
         (
