@@ -239,12 +239,11 @@ class Vocab(Mapping[int, bytes]):
         """The number of merges."""
         return len(self.merges if "merges" in self.__dict__ else self.merge_ids)
 
-    def packed_merges(self) -> tuple[PackedBytes, PackedBytes]:
-        """Return the left and the right sides of `merges`, each in one piece."""
+    def packed_sides(self) -> PackedBytes:
+        """Return the left and the right side of each of the `merges`, one after another, in one piece."""
         if "merges" in self.__dict__:
-            left, right = zip(*self.merges, strict=True) if self.merges else ((), ())
-            return PackedBytes.of(left), PackedBytes.of(right)
-        return self.packed_tokens.taken(self.merge_ids[:, 0]), self.packed_tokens.taken(self.merge_ids[:, 1])
+            return PackedBytes.of([*chain.from_iterable(self.merges)])
+        return self.packed_tokens.taken(self.merge_ids[:, :2].ravel())
 
     # ---- what encoding yields ----
 

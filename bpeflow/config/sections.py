@@ -236,8 +236,12 @@ class TransformersSettings(Frozen):
         example="chatml",
         metavar="FILE",
     )
-    max_length: int | None = _run(
-        None, "longest input of the model in tokens, for transformers", unset="no limit", example=2048, ge=1
+    max_length: Annotated[int | None, BeforeValidator(as_number)] = _run(
+        None,
+        "longest input of the model in tokens, for transformers; 4k is 4,000",
+        unset="no limit",
+        example=2048,
+        ge=1,
     )
 
     @property

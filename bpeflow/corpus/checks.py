@@ -137,7 +137,7 @@ class FirstLook:
             return
         with open_blocks(file) as blocks:
             try:
-                blocks.check()
+                blocks.check("error")
             except CorpusError as error:
                 if self.rules.invalid_utf8 == "error":
                     raise

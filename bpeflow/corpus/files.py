@@ -10,7 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from io import BufferedReader
@@ -19,6 +19,7 @@ from pathlib import Path, PurePath
 from typing import Any, BinaryIO, ClassVar, Literal, Protocol
 
 from bpeflow._util.machine import load_extra
+from bpeflow._util.text import InvalidUtf8Policy
 from bpeflow.corpus.compression import MAGIC_BYTES, Compression, decompress, detect_compression
 from bpeflow.errors import CorpusError, is_memory_error
 from bpeflow.flow import wait_readable
@@ -50,10 +51,24 @@ _KINDS = (
     (re.compile(rb"(\0[^\0]){8}"), "UTF-16", _UTF8_REMEDY.format("UTF-16BE")),
     (re.compile(rb"PAR1[\0-\x08\x0e-\x1f]"), "Parquet", "use input_format='parquet', or name it .parquet"),
     (re.compile(rb"PK\x03\x04.{26}[^\0]{,99}\.npy", re.DOTALL), "an archive of arrays (NumPy)", "exclude it"),
-    (re.compile(rb'\{\s*"format": "bpeflow tokens"'), "the sidecar of a token file", "exclude both"),
     (re.compile(rb"PK\x03\x04"), "a zip archive", "unpack it, or exclude it"),
     (re.compile(rb".{257}ustar(\0|  \0)", re.DOTALL), "a tar archive", "unpack it, or exclude it"),
 )
+
+#: The beginning of the sidecar of a token file.
+_SIDECAR = re.compile(rb'\{\s*"format": "bpeflow tokens"')
+
+_IDS_REMEDY = "leave out token ids by exclude=['*.bin', '*.idx', '*.npy', '*.bin.json', '*.npy.json']"
+
+#: The same for what is never text, even where bytes that are not UTF-8 are accepted.
+_TOKEN_IDS = (
+    (_SIDECAR, "the sidecar of a token file", _IDS_REMEDY),
+    (re.compile(rb"\x93NUMPY"), "an array (NumPy), such as token ids", _IDS_REMEDY),
+    (re.compile(rb"MMIDIDX\0"), "the index of token ids (Megatron-LM)", _IDS_REMEDY),
+)
+
+#: Endings of token files, and of their indexes, that only the sidecar beside them tells from other files.
+_DESCRIBED = (".bin", ".idx")
 
 _KEY = re.compile(rb'\{\s*"([^"\\]|\\.)*"\s*:')
 
@@ -227,9 +242,16 @@ class Blocks(Iterator[bytes]):
     def __next__(self) -> bytes:
         return next(self._blocks)
 
-    def check(self) -> None:
-        """Check that a file that is to be read as text or JSON Lines is not something else, as `check_content` does."""
-        check_content(self.start, self._file.title, self.compression)
+    def check(self, invalid_utf8: InvalidUtf8Policy) -> None:
+        """Check that a file that is to be read as text or JSON Lines is not something else, as `check_content` does.
+
+        A token file is recognised by its sidecar first: ids below 256 look like UTF-16.
+        """
+        if self._file.location == "file" and self._file.name.endswith(_DESCRIBED):
+            with suppress(OSError), open(f"{self._file.name.removesuffix('.idx')}.json", "rb") as sidecar:  # noqa: PTH123
+                if _SIDECAR.match(sidecar.read(START_BYTES)):
+                    raise CorpusError(f"{self._file.name} has token ids, not text: {_IDS_REMEDY}")
+        check_content(self.start, self._file.title, self.compression, invalid_utf8)
 
     def _raw(self, start: bytes) -> Iterator[bytes]:
         if start:
@@ -280,23 +302,27 @@ def convert_errors(file: InputFile) -> Iterator[None]:
         raise CorpusError(f"cannot read {file.name}: {error or type(error).__name__}") from error
 
 
-def check_content(start: bytes, name: str, compression: Compression | None = None) -> None:
+def check_content(
+    start: bytes, name: str, compression: Compression | None = None, invalid_utf8: InvalidUtf8Policy = "error"
+) -> None:
     """Check that a file that is to be read as text or JSON Lines is not something else.
 
     Args:
         start: the first `START_BYTES` bytes of the file, after decompression.
         name: the name of the file for messages.
         compression: the compression of the file.
+        invalid_utf8: how to handle what is not UTF-8. Unless it is ``error``, only token ids are refused.
 
     Raises:
-        CorpusError: it is UTF-16, UTF-32, Parquet or an archive, or compressed twice. The message has the remedy.
+        CorpusError: it is UTF-16, UTF-32, Parquet, an archive or token ids, or compressed twice. The message has the
+            remedy.
     """
-    for magic, kind, remedy in _KINDS:
+    for magic, kind, remedy in (*_TOKEN_IDS, *_KINDS) if invalid_utf8 == "error" else _TOKEN_IDS:
         if magic.match(start):
             if compression:
                 remedy = f"decompress it, then {remedy}"
             raise CorpusError(f"{name} is {kind}{_inside(compression)}: {remedy}")
-    if compression and (inner := detect_compression(start)):
+    if invalid_utf8 == "error" and compression and (inner := detect_compression(start)):
         raise CorpusError(f"{name} is {inner.name}{_inside(compression)}, compressed twice: decompress it once")
 
 

@@ -56,7 +56,7 @@ class InputRules:
         format: the format of all inputs; ``auto`` goes by the ends of their names.
         source: number of the source.
         sampled: whether a sample is drawn from the source, in which case all of it is read as a stream.
-        invalid_utf8: how to handle input that is not UTF-8. Only under ``error`` is a file of another format an error.
+        invalid_utf8: how to handle input that is not UTF-8, and files of other formats (see `files.check_content`).
         in_order: whether inputs stay in the order in which they are named. A sample is always drawn from sorted inputs.
     """
 
@@ -205,8 +205,7 @@ def _input_file(name: str, location: Location, size: int | None, rules: InputRul
     if file_format == "parquet":
         return file
     with open_blocks(file) as blocks:
-        if rules.invalid_utf8 == "error":
-            blocks.check()
+        blocks.check(rules.invalid_utf8)
         is_text = file_format == "text"
         plain, marked = is_text and blocks.compression is None, is_text and blocks.start.startswith(BYTE_ORDER_MARK)
     return replace(file, plain=plain, marked=marked) if plain or marked else file

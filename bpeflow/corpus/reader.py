@@ -88,8 +88,7 @@ class CorpusReader:
     def _cut(self, file: InputFile, rules: TextRules) -> Iterator[StreamChunk]:
         """Yield the chunks of a stream of text or of lines of JSON."""
         with open_blocks(file) as blocks:
-            if self.rules.invalid_utf8 == "error":
-                blocks.check()
+            blocks.check(self.rules.invalid_utf8)
             if file.format == "jsonl":
                 yield from records().cut_lines(blocks, self.chunk_size, self.longest, file.source)
             else:

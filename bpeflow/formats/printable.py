@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -47,7 +47,7 @@ def merge_lines(vocab: Vocab) -> str:
     >>> merge_lines(Vocab.build([(b" ", b"t"), (b"h", b"e")]))
     'Ġ t\nh e\n'
     """
-    sides = PackedBytes.of([*chain.from_iterable(vocab.merges)])
+    sides = vocab.packed_sides()
     characters = _CHARACTERS[np.frombuffer(sides.data, np.uint8)]
     ends = np.tile(_LINE_ENDS, vocab.merge_count)
     return np.insert(characters, sides.offsets[1:], ends).tobytes().decode("utf-16-le")

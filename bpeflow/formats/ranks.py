@@ -39,7 +39,7 @@ from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import short_repr
 from bpeflow.errors import FormatError, NativeUnavailableError
 from bpeflow.formats.untrusted import has_duplicates
-from bpeflow.vocab import Merge
+from bpeflow.vocab import Merge, Vocab
 
 # ---- lines ----
 
@@ -180,25 +180,25 @@ def final_split(token: bytes, ranks: Mapping[bytes, int]) -> int | None:
     return None
 
 
-def first_difference(tokens: Sequence[bytes], merges: Sequence[Merge], whole_tokens: bool) -> str | None:
-    """Describe the first difference between merging by ranks and by `merges`; None if both always yield the same.
+def first_difference(vocab: Vocab, whole_tokens: bool) -> str | None:
+    """Describe the first difference between merging by ranks and by a list of merges; None if both yield the same.
 
     Tokens that merging never yields are a difference unless `whole_tokens` is true, because tiktoken yields them for
     pre-tokens that equal them.
     """
-    merge_ids = recover_merge_ids(PackedBytes.of(tokens))
-    if not whole_tokens:
-        made = {*merge_ids[:, 2].tolist()}
-        for token_id, token in enumerate(tokens):
-            if len(token) > 1 and token_id not in made:
-                return (
-                    f"token {token!r} (id {token_id}) is not the result of any merge, but would be used for a "
-                    "pre-token that equals it"
-                )
-    left_tokens, right_tokens = (map(tokens.__getitem__, ids) for ids in merge_ids[:, :2].T.tolist())
-    recovered = tuple(zip(left_tokens, right_tokens, strict=True))
-    if recovered == merges:
+    _, packed = vocab.packed()
+    merge_ids, tokens = recover_merge_ids(packed), vocab.ordinary_tokens
+    never_made = np.setdiff1d(np.flatnonzero(packed.lengths > 1), merge_ids[:, 2])
+    if len(never_made) and not whole_tokens:
+        token_id = never_made[0]
+        return (
+            f"token {tokens[token_id]!r} (id {token_id}) is not the result of any merge, but would be used for a "
+            "pre-token that equals it"
+        )
+    if np.array_equal(merge_ids, vocab.merge_ids):
         return None
+    merges = vocab.merges
+    recovered = [(tokens[left], tokens[right]) for left, right in merge_ids[:, :2].tolist()]
     ranks = {token: rank for rank, token in enumerate(tokens)}
     known = set(merges)
     for left, right in recovered:

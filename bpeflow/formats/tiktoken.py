@@ -145,7 +145,7 @@ def to_arguments(spec: TokenizerSpec, path: Path) -> dict[str, Any]:
     vocab = spec.vocab
     ordinary = vocab.ordinary_tokens
     _check_ids(vocab, ordinary, path)
-    if difference := first_difference(ordinary, vocab.merges, spec.whole_tokens):
+    if difference := first_difference(vocab, spec.whole_tokens):
         raise FormatError(
             f"{path}: tiktoken has only ranks, no list of merges, and would merge differently: {difference}; use "
             "another format"

@@ -144,11 +144,13 @@ def tokenizer_hash(tokenizer: TokenizerSpec) -> str:
         pattern.append(f"normalizer: {', '.join(tokenizer.normalizer)}".encode())
     digest = sha256(b"bpeflow tokenizer 1\n")
     specials = sorted(vocab.special_tokens.items(), key=lambda item: (item[1], item[0]))
+    sides = vocab.packed_sides()
     for entries in (
         vocab.packed_tokens,
         PackedBytes.of([text.encode() for text, _ in specials]),
         PackedBytes.of([str(token_id).encode() for _, token_id in specials]),
-        *vocab.packed_merges(),
+        sides.taken(np.arange(0, len(sides), 2)),
+        sides.taken(np.arange(1, len(sides), 2)),
         PackedBytes.of(pattern),
     ):
         digest.update(np.concatenate([[len(entries)], entries.lengths]).astype("<u8").tobytes())
@@ -191,6 +193,11 @@ def add_special_tokens(vocab: Vocab, special_tokens: str | Mapping[str, int | No
             ids[special] = known[token]
         else:
             ids[special] = len(tokens)
+            if b"" in known:
+                log.info(
+                    "special token %s gets id %d, after all others; to choose a free one, give special_tokens={%r: %d}",
+                    *(short_repr(special), len(tokens), special, known[b""]),
+                )
             tokens.append(token)
     return vocab if ids == vocab.special_tokens else vocab.replaced(tokens=tokens, special_tokens=ids)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,17 @@ from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import huggingface
 from bpeflow.formats.published import CONFIG_FILE
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
-from bpeflow.formats.untrusted import read_text
+from bpeflow.formats.untrusted import read_json, read_text
 
 SPECIAL_TOKENS_FILE = "special_tokens_map.json"
+_TEMPLATE_FILE = "chat_template.jinja"
+
+#: The keys of options in ``tokenizer_config.json``.
+_KEYS = {
+    **{role: f"{role}_token" for role in ("eos", "bos", "pad")},
+    "chat_template": "chat_template",
+    "max_length": "model_max_length",
+}
 
 #: `model_max_length` of a tokenizer without limit, in all versions.
 _NO_LIMIT = int(1e30)
@@ -47,6 +56,17 @@ def save(spec: TokenizerSpec, folder: Path, options: TransformersSettings | None
         write_text(folder / name, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
         paths.append(folder / name)
     return paths
+
+
+def options_of(folder: Path) -> dict[str, Any]:
+    """Return the options that a folder for transformers was written with, as far as its files can be read."""
+    content: dict[str, Any] = {}
+    with suppress(FormatError):
+        content = read_json(folder / CONFIG_FILE)
+    values = {option: content[key] for option, key in _KEYS.items() if content.get(key) is not None}
+    if (folder / _TEMPLATE_FILE).is_file():
+        values["chat_template"] = _TEMPLATE_FILE
+    return {option: value.get("content") if isinstance(value, dict) else value for option, value in values.items()}
 
 
 def _roles(spec: TokenizerSpec, options: TransformersSettings) -> dict[str, str]:

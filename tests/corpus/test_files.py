@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import tarfile
 import zipfile
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from corpus_forms import COMPRESSORS, write_parquet
 
 import bpeflow
+from bpeflow.cli.main import main
 from bpeflow.corpus.files import START_BYTES, check_content, is_json_lines
 from bpeflow.errors import CorpusError
 
@@ -36,6 +38,12 @@ def zipped() -> bytes:
     return file.getvalue()
 
 
+def array() -> bytes:
+    file = io.BytesIO()
+    np.save(file, np.arange(99, dtype=np.uint16))
+    return file.getvalue()
+
+
 def arrays() -> bytes:
     file = io.BytesIO()
     np.savez_compressed(file, counts=np.arange(99))
@@ -51,14 +59,25 @@ OTHERS = {
     "Parquet": (b"PAR1\x15\x04 and so on", "is Parquet.*: .*use input_format='parquet', or name it .parquet"),
     "zip": (zipped(), "is a zip archive.*: .*unpack it"),
     "npz": (arrays(), "is an archive of arrays .*: .*exclude it"),
-    "a sidecar": (b'{\n  "format": "bpeflow tokens",', "is the sidecar of a token file.*: .*exclude both"),
     "tar": (tar(), "is a tar archive.*: .*unpack it"),
+}
+TOKEN_IDS = {
+    "a sidecar": (b'{\n  "format": "bpeflow tokens",', "is the sidecar of a token file.*: .*leave out token ids"),
+    "npy": (array(), r"is an array \(NumPy\), such as token ids.*: .*leave out token ids"),
+    "an index": (b"MMIDIDX\0\0\x01", r"is the index of token ids \(Megatron-LM\).*: .*leave out token ids"),
+}
+
+#: The files of each layout.
+TOKEN_FILES = {
+    "bin": ["t.bin", "t.bin.json", "t.bin.idx"],
+    "npy": ["t.npy", "t.npy.json", "t.npy.idx"],
+    "megatron": ["t.bin", "t.bin.json", "t.idx"],
 }
 
 
 @pytest.mark.parametrize("name", ["corpus.txt", "corpus.jsonl"])
 @pytest.mark.parametrize("compressed", [False, True])
-@pytest.mark.parametrize(("content", "said"), OTHERS.values(), ids=[*OTHERS])
+@pytest.mark.parametrize(("content", "said"), (OTHERS | TOKEN_IDS).values(), ids=[*OTHERS, *TOKEN_IDS])
 def test_other_formats_are_recognised_whatever_they_are_called(
     tmp_path: Path, name: str, compressed: bool, content: bytes, said: str
 ) -> None:
@@ -67,6 +86,32 @@ def test_other_formats_are_recognised_whatever_they_are_called(
     with pytest.raises(CorpusError, match=f"{name} {said}") as raised:
         bpeflow.count(tmp_path / name)
     assert not inside or " inside gzip: decompress it, then " in str(raised.value)
+
+
+@pytest.mark.parametrize("policy", ["error", "replace", "skip"])
+@pytest.mark.parametrize(("layout", "names"), TOKEN_FILES.items())
+def test_token_ids_are_no_text_whatever_is_accepted(
+    tmp_path: Path, layout: str, names: list[str], policy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "corpus").write_bytes(TEXT)
+    out = tmp_path / names[0]
+    tokenizer = bpeflow.Tokenizer.train(tmp_path / "corpus", vocab_size=257, special_tokens=["<|endoftext|>"])
+    tokenizer.encode_file(tmp_path / "corpus", out, index=True, format=layout)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["corpus", *names])
+    for name in names:
+        with pytest.raises(CorpusError, match=f"{name} .*token.*: leave out token ids by exclude=") as raised:
+            bpeflow.count([tmp_path / "corpus", tmp_path / name], invalid_utf8=policy)
+    globs = re.findall(r"'(.*?)'", str(raised.value))
+    assert bpeflow.count(tmp_path, exclude=globs) == bpeflow.count(tmp_path / "corpus")
+    flags = ["--input", str(tmp_path), "--vocab_size", "257", "--invalid_utf8", policy]
+    assert main(["train", *flags, "--out_dir", str(tmp_path / "run")]) == 2
+    assert "leave out token ids by --exclude '*.bin' '*.idx' '*.npy'" in capsys.readouterr().err
+
+
+def test_a_bin_without_the_sidecar_of_a_token_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.bin").write_bytes(TEXT)
+    (tmp_path / "a.bin.json").write_text('{"format": "other"}')
+    assert bpeflow.count(tmp_path / "a.bin") == bpeflow.count(iter([TEXT]))
 
 
 @pytest.mark.parametrize("suffix", COMPRESSORS)

@@ -210,7 +210,7 @@ def test_convert_has_all_options(tokenizer: Tokenizer, tmp_path: Path, capsys: p
     source, target = str(tmp_path / "source.json"), tmp_path / "target"
     tokenizer.save(source)
     command = ["convert", source, str(target), "--to", "huggingface", "--eos", "<|im_end|>", "--bos", END, "--pad"]
-    command += ["<|end|>", "--add_bos", "--chat_template", "chatml", "--max_length", "2048"]
+    command += ["<|end|>", "--add_bos", "--chat_template", "chatml", "--max_length", "2k"]
     assert main(command) == 0
     files = ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"]
     assert capsys.readouterr().out.split() == [str(target / name) for name in files]
@@ -219,7 +219,7 @@ def test_convert_has_all_options(tokenizer: Tokenizer, tmp_path: Path, capsys: p
     roles = {"eos_token": "<|im_end|>", "bos_token": END, "pad_token": "<|end|>"}
     assert roles.items() <= content.items()
     assert roles.items() <= json.loads((target / "special_tokens_map.json").read_text(encoding="utf-8")).items()
-    assert content["model_max_length"] == 2048
+    assert content["model_max_length"] == 2000
     assert content["clean_up_tokenization_spaces"] is False  # older versions of transformers do it otherwise
     assert content["chat_template"] == CHAT_TEMPLATES["chatml"].template
     assert END in json.dumps(json.loads((target / "tokenizer.json").read_text(encoding="utf-8"))["post_processor"])
@@ -238,6 +238,27 @@ def test_convert_takes_the_options_of_a_run(tmp_path: Path, capsys: pytest.Captu
     assert config(tmp_path / "other") == {**config(run), "eos_token": END, "additional_special_tokens": specials[1:]}
     for target in ("tokenizer.json", "x.tiktoken", "folder"):
         assert main(["convert", str(run), str(tmp_path / target)]) == 0
+
+
+def test_convert_names_the_options_of_a_folder_that_are_not_copied(
+    tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, command = tmp_path / "source", ["--to", "hf", "--overwrite"]
+    tokenizer.save(source, "huggingface", eos="<|im_end|>", chat_template="chatml", max_length=9)
+    for path in (source, source / "tokenizer.json"):
+        assert main(["convert", str(path), str(tmp_path / "b"), *command, "--chat_template", "phi3"]) == 0
+        assert f"in {path} besides is not copied: give --eos, --max_length\n" in capsys.readouterr().err
+    content = {**config(source), "eos_token": {"content": END}, "model_max_length": 1e30}  # the defaults
+    (source / "tokenizer_config.json").write_text(json.dumps({**content, "chat_template": None}))
+    (source / "chat_template.jinja").write_text("{{ messages }}")
+    assert main(["convert", str(source), str(tmp_path / "file.json"), "--to", "hf"]) == 0
+    assert "not copied" not in capsys.readouterr().err
+    assert main(["convert", str(source), str(tmp_path / "b"), *command]) == 0
+    assert f"in {source} besides is not copied: give --chat_template\n" in capsys.readouterr().err
+    (source / "chat_template.jinja").unlink()
+    (source / "tokenizer_config.json").write_text("{")
+    assert main(["convert", str(source), str(source), *command]) == 0
+    assert "not copied" not in capsys.readouterr().err
 
 
 def test_a_file_is_written_alone(tokenizer: Tokenizer, tmp_path: Path) -> None:
