@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bpeflow._util.text import format_count, format_size, one_line
+from bpeflow._util.text import format_count, format_size, one_line, short_repr
 from bpeflow.cli.parser import Parser, add_quiet_flag, add_tokenizer_flag, description
 from bpeflow.cli.progress import observing, print_summary
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
@@ -58,6 +58,8 @@ def encode_parser() -> Parser:
 def run_encode(options: Namespace) -> None:
     """Encode a corpus."""
     settings = corpus_of(options, EncodeSettings)
+    if isinstance(options.tokenizer, list):
+        raise ConfigError(f"{options.config}: tokenizer: encode takes one, found {short_repr(options.tokenizer)}")
     if str(options.out) == "-":
         _check_piped(settings)
         with TemporaryDirectory() as folder:

@@ -240,7 +240,7 @@ def add_counts_flag(parser: Parser, *, required: bool = True) -> None:
 def add_figures_flag(parser: Parser) -> None:
     """Add ``--json``, for `print_json`."""
     parser.add_output(
-        "--json", metavar="FILE", type=lambda text: Path("-") if text == "-" else output_file(text),
+        "--json", metavar="FILE", type=lambda text: Path("-") if text == "-" else output_file(text, (".json",)),
         help="also write all figures to this file; - prints them instead",
     )  # fmt: skip
 
@@ -253,8 +253,8 @@ def add_quiet_flag(parser: Parser) -> None:
 # ---- types of values ----
 
 
-def output_file(text: str) -> Path:
-    """Parse the path of a file to write, which appears only when it is complete.
+def output_file(text: str, endings: Sequence[str] = ()) -> Path:
+    """Parse the path of a file to write, with one of these endings if any. It appears only when it is complete.
 
     Raises `ArgumentTypeError` or `OSError` if there can be no such file, before any work.
     """
@@ -264,7 +264,15 @@ def output_file(text: str) -> Path:
         temporary_path(Path(text))
     except FormatError as error:  # a ValueError, of which argparse would leave out the message
         raise argparse.ArgumentTypeError(str(error)) from error
+    if endings and Path(text).suffix.lower() not in endings:
+        kind = endings[0][1:].upper()
+        raise argparse.ArgumentTypeError(f"{text} does not end in {endings[0]}, and the file is {kind}")
     return Path(text)
+
+
+def page_file(text: str) -> Path:
+    """Parse the path of a page to write, as `output_file` does."""
+    return output_file(text, (".html", ".htm"))
 
 
 def names(text: str) -> list[str]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-from bpeflow.cli.parser import Parser
-from bpeflow.errors import ConfigError
+from bpeflow.cli.parser import Parser, page_file
 from bpeflow.run_dir.layout import PAGE_FILE
 
 _DESCRIPTION = """\
@@ -24,8 +23,9 @@ def report_parser() -> Parser:
     parser = Parser("report", _DESCRIPTION, "RUN [flags]")
     parser.add_argument("run", metavar="RUN", type=Path, help="run folder")
     parser.add_output(
-        "--out", "-o", metavar="FILE", help="page to write (default: report.html in the run folder, replaced)"
-    )
+        "--out", "-o", metavar="FILE", type=page_file,
+        help="page to write (default: report.html in the run folder, replaced)",
+    )  # fmt: skip
     parser.add_argument(
         "--sample", metavar="PATH", nargs="+", action="extend", default=[],
         help="text to measure bytes per token on: files, folders or globs (default: a sample of the run's corpus)",
@@ -38,7 +38,5 @@ def run_report(options: Namespace) -> None:
     from bpeflow.look.page import write_page
 
     path = options.out or options.run / PAGE_FILE
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise ConfigError(f"--out: {path} does not end in .html, and a page is HTML")
     write_page(options.run, path, options.sample)
     print(path)  # noqa: T201

@@ -15,7 +15,7 @@ from bpeflow.cli.parser import Parser, add_quiet_flag
 from bpeflow.cli.progress import set_up_logging
 from bpeflow.cli.wording import SETTING
 from bpeflow.config import CorpusSettings, Settings, all_settings, override
-from bpeflow.config.reading import ARGUMENTS, parse_yaml, read_config, refuse_unknown
+from bpeflow.config.reading import ARGUMENTS, command_with, parse_yaml, read_config, refuse_unknown
 from bpeflow.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -128,8 +128,8 @@ def corpus_of(
     Raises `ConfigError`.
     """
     config = read_config(options.config)
-    if flags := config.keys() & vars(options).keys() - Settings.model_fields.keys() - ARGUMENTS.keys():
-        raise ConfigError(f"{options.config}: {', '.join(sorted(flags))}: give as a flag, not in a config")
+    if flags := [key for key in config if not command_with(key) and _is_flag(key)]:
+        raise ConfigError(f"{options.config}: {', '.join(flags)}: give as a flag, not in a config")
     refuse_unknown(config, (model, Settings), str(options.config))
     _add_arguments(options, config)
     ignored = Settings.model_fields.keys() - CorpusSettings.model_fields.keys() - {"engine"}
@@ -142,6 +142,14 @@ def corpus_of(
     if required and not inputs:
         raise ConfigError("missing: --input, or --config with an input")
     return {**values, "inputs": inputs}
+
+
+def _is_flag(key: str) -> bool:
+    """Return whether a command has a flag of this name that is not of a setting."""
+    from bpeflow.cli.main import COMMANDS, load_command  # imports all commands
+
+    flags = (flag for name in COMMANDS for flag in load_command(name)[0].arguments if not flag.dest.startswith(SETTING))
+    return any(f"--{key}" in flag.option_strings for flag in flags)
 
 
 def _add_arguments(options: argparse.Namespace, config: Mapping[str, Any]) -> None:

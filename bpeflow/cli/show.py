@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bpeflow._util.atomic import write_text
 from bpeflow._util.text import format_size
-from bpeflow.cli.parser import Parser, add_description_flags, description, size
+from bpeflow.cli.parser import Parser, add_description_flags, description, page_file, size
 from bpeflow.cli.progress import set_up_logging
 from bpeflow.errors import ConfigError
 from bpeflow.tokenizer.tokenizer import Tokenizer
@@ -53,7 +53,7 @@ def show_parser() -> Parser:
     parser.add_argument("--explain", action="store_true", help="also show merges, and why neighbours did not merge")
     parser.add_argument("--ids", action="store_true", help="print the ids alone, on one line")
     parser.add_argument("--json", action="store_true", help="print the tokens as JSON")
-    parser.add_output("--html", metavar="FILE", help="write a self-contained page instead")
+    parser.add_output("--html", metavar="FILE", type=page_file, help="write a self-contained page instead")
     return parser
 
 

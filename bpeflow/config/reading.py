@@ -81,7 +81,7 @@ def load_values(path: Path | None, overrides: Mapping[str, Any] | None = None) -
     Settings of other commands are left out, and named in a message. Raises `ConfigError` if it is not a config.
     """
     values = read_config(path)
-    if ignored := [key for key in values if key not in Settings.model_fields and _command_with(key)]:
+    if ignored := [key for key in values if key not in Settings.model_fields and command_with(key)]:
         log.info("%s: settings of other commands are ignored: %s", path, ", ".join(ignored))
     return override({key: value for key, value in values.items() if key not in ignored}, overrides or {})
 
@@ -99,7 +99,7 @@ def replace(values: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, A
 
 def refuse_unknown(values: Mapping[str, Any], models: Sequence[type[BaseModel]], where: str) -> None:
     """Raise `UnknownSettingError` for the keys of a config, `where`, that no command has, with the models' nearest."""
-    unknown = [key for key in values if not _command_with(key)]
+    unknown = [key for key in values if not command_with(key)]
     if unknown:
         lines = [one_line(f"{where}: unknown setting {key}{_nearest(models, key)}") for key in unknown]
         raise UnknownSettingError("\n".join(lines))
@@ -145,8 +145,10 @@ def _nearest(models: Sequence[type[BaseModel]], key: str) -> str:
     known = {name.rpartition(".")[2]: name for name in reversed(names)} | {name: name for name in (*_SECTIONS, *names)}
     workers = "num_counter" if "num_counter" in names else "num_threads"
     known |= {"sources.share": "sources.weight", "num_workers": workers, "num_processes": workers}
+    if (whole := _without_indices(key)) != key and whole in names:
+        return f" (items of a list cannot be set singly: give the whole list, as {key.partition('.')[0]}=[…])"
     flags = {flag.lstrip("-"): setting.key for setting in settings for flag in setting.flags or ()}
-    if key not in flags and (command := _command_with(key)):
+    if key not in flags and (command := command_with(key)):
         return f" (a setting of {command})"
     known |= flags
     close = close_matches(_without_indices(key), known)
@@ -158,7 +160,7 @@ def _nearest(models: Sequence[type[BaseModel]], key: str) -> str:
     return " (`bpeflow config` lists all settings)"
 
 
-def _command_with(key: str) -> str:
+def command_with(key: str) -> str:
     """Return the command that has a setting or one of `ARGUMENTS`, or an empty string."""
     from bpeflow.config.encoding import EncodeSettings  # which a training does without
 

@@ -83,9 +83,11 @@ class FirstLook:
             _warn_of(state, found if 2 * len(found) >= len(files) else [])  # a few are usual, as in source code
         _warn_of("UTF-8 with a byte order mark, which becomes tokens; remove it", [f for f in files if f.marked])
         _warn_of("named more than once, and read once", [file for file in files if file.repeated])
-        has_fields = any(source.text_field != ("text",) for source in self.rules.sources)
-        if has_fields and not any(file.format == "jsonl" or file.location == "iterable" for file in files):
-            log.warning("text_field: has no effect, because no input is JSON Lines")
+        has_records = any(file.format == "jsonl" or file.location == "iterable" for file in files)
+        has_rows = any(file.format == "parquet" for file in files)
+        for key, kind, used in (("text_field", "JSON Lines", has_records), ("text_column", "Parquet", has_rows)):
+            if not used and any(getattr(source, key) != ("text",) for source in self.rules.sources):
+                log.warning("%s: has no effect, because no input is %s", key, kind)
         if len({file.source for file in files}) > 1:
             self._warn_of_shared(files)
         largest: dict[int, InputFile] = {}

@@ -32,6 +32,7 @@ from bpeflow.dataset.corpus_encoder import BEGIN, ChunkEncoder, ChunkJoiner, Cor
 from bpeflow.dataset.encode_tasks import check_distributable, encoded_chunks
 from bpeflow.dataset.encoded_corpus import EncodedCorpus
 from bpeflow.dataset.finished import dependencies, encoding_result, finished_encoding
+from bpeflow.dataset.journal import place_of_journal
 from bpeflow.dataset.token_file import choose_dtype, choose_layout
 from bpeflow.dataset.token_set import TokenSet
 from bpeflow.dataset.token_writer import new_token_set
@@ -148,17 +149,29 @@ def encode_file(
     outputs = [file for existing in tokens.existing_files() for file in tokens.files_of(existing)]
     check_not_input(outputs, [file.name for entry in corpus.entries for file in entry.files])
     _check_shards(tokens, corpus.known_bytes)
-    if not settings.overwrite:
-        try:
-            tokens.refuse_to_replace()
-        except AlreadyExistsError:
-            if not settings.resume or corpus.main_process_only:
-                raise
-            finished = finished_encoding(work, tokens, facts)
-            log.info("%s is complete: nothing left to do", tokens.path)
-            return finished
+    if (finished := _finished(work, tokens, facts)) is not None:
+        log.info("%s is complete: nothing left to do", tokens.path)
+        return finished
     with observer_for(progress, observer) as watching:
         return _encode(work, tokens, facts, watching)
+
+
+def _finished(work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any]) -> EncodedCorpus | None:
+    """With `resume`, return what complete files hold. Raise `AlreadyExistsError` for others without `overwrite`."""
+    options = tokens.options
+    try:
+        tokens.refuse_to_replace()
+    except AlreadyExistsError:
+        try:
+            if not options.resume or work.corpus.main_process_only:
+                raise
+            if options.overwrite and place_of_journal(tokens)[0].exists():  # files that a killed process has left, too
+                return None
+            return finished_encoding(work, tokens, facts)
+        except AlreadyExistsError:
+            if not options.overwrite:
+                raise
+    return None
 
 
 def _check_shards(tokens: TokenSet, size: int) -> None:

@@ -145,6 +145,15 @@ class Journal:
         self._next = monotonic() + INTERVAL
 
 
+def place_of_journal(tokens: TokenSet) -> tuple[Path, int]:
+    """Return the path of the journal of a set of token files, and the number in the names of its temporary files."""
+    target = Path(os.path.realpath(tokens.path))
+    owner = _MOST_PROCESSES + crc32(os.fsencode(target.name))
+    for file in tokens.files_of(tokens.first):
+        temporary_path(file, owner)  # now, not after the work: some names are longer than the first one
+    return temporary_path(target.with_name(f"{target.name}.ckpt"), owner), owner
+
+
 @contextmanager
 def open_journal(tokens: TokenSet, fingerprint: Fingerprint | None) -> Iterator[Journal]:
     """Lock the journal of a set of token files, which is made if it is missing, and resume it (see `Journal.resume`).
@@ -152,11 +161,7 @@ def open_journal(tokens: TokenSet, fingerprint: Fingerprint | None) -> Iterator[
     It is removed after the block unless that fails and has a checkpoint. Without a fingerprint there are none. Raises
     `FolderInUseError` if another process is writing the set, and as `Journal.resume` does.
     """
-    target = Path(os.path.realpath(tokens.path))
-    owner = _MOST_PROCESSES + crc32(os.fsencode(target.name))
-    for file in tokens.files_of(tokens.first):
-        temporary_path(file, owner)  # now, not after the work: some names are longer than the first one
-    path = temporary_path(target.with_name(f"{target.name}.ckpt"), owner)
+    path, owner = place_of_journal(tokens)
     made: list[Path] = []
     try:
         made = make_folder(path.parent)

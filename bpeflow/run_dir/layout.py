@@ -129,8 +129,9 @@ def has_first_stage(unfinished: Path) -> bool:
 
 
 def start_over(folder: Path) -> str:
-    """Return the setting that discards the run whose results are in a folder, so that another one starts."""
-    return "restart=True" if UNFINISHED in folder.parts[-2:] else "overwrite=True"
+    """Say which setting, and not `resume`, discards the run whose results are in a folder and starts another one."""
+    setting = "restart" if UNFINISHED in folder.parts[-2:] else "overwrite"
+    return f"{setting}=True in place of resume=True"
 
 
 def same_folder(one: Path | None, other: Path | None) -> bool:

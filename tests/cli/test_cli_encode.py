@@ -272,13 +272,13 @@ def test_evaluate_takes_records_a_baseline_and_a_size(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = save_tokenizer(tmp_path / "fewer", merges=2)
-    corpus = tmp_path / "corpus.gz"
+    corpus, out = tmp_path / "corpus.gz", tmp_path / "f.json"
     corpus.write_bytes(gzip.compress(b'{"content": "the lowest"}\n'))
-    flags = ["--tokenizer", str(run), "--baseline", str(other), "--input", str(corpus), "--json", str(tmp_path / "f")]
+    flags = ["--tokenizer", str(run), "--baseline", str(other), "--input", str(corpus), "--json", str(out)]
     records = ["--input_format", "jsonl", "--text_field", "content", "--invalid_utf8", "error", "--for_size", "12gb"]
     assert main(["evaluate", *flags, *records]) == 0
     assert "12.0 GB take" in capsys.readouterr().out
-    figures = json.loads((tmp_path / "f").read_text(encoding="utf-8"))
+    figures = json.loads(out.read_text(encoding="utf-8"))
     assert [(row["tokens"], row["ratio"]) for row in figures["evaluations"]] == [(4, 2), (8, 1)]
     assert all(row["seconds_for_size"] > 0 for row in figures["evaluations"])
 
@@ -340,9 +340,11 @@ def test_unknown_settings_of_a_config_are_refused(
     err = capsys.readouterr().err
     assert f"{config}: unknown setting seperator (did you mean separator?)" in err
     assert f"{config}: unknown setting vocab_sze (did you mean vocab_size?)" in err
-    config.write_text(f"input: {corpus}\nquiet: true\nindex: true\n")
+    own = "quiet: true\nfor_size: 1gb\nany_tokenizer: true\njson: x.json"  # flags of this command and of others
+    config.write_text(f"input: {corpus}\n{own}\nindex: true\n")
     assert main([*flags, "--out", str(out)] if command == "encode" else flags) == 2
-    assert f"{config}: quiet: give as a flag, not in a config\n" in capsys.readouterr().err
+    message = f"{config}: quiet, for_size, any_tokenizer, json: give as a flag, not in a config\n"
+    assert message in capsys.readouterr().err
     assert not out.exists()
 
 
@@ -382,6 +384,7 @@ def test_a_config_may_name_the_tokenizer_and_what_to_write(
     for text, message in {
         f"{new}tokenizer: {run}\n": f"missing in {config}, and not given as flags: out",
         f"{new}tokenizer: 3\nout: x\n": f"{config}: tokenizer: must be a path, found 3",
+        f"{new}tokenizer: [a, b]\nout: x\n": f"{config}: tokenizer: encode takes one, found ['a', 'b']",
     }.items():
         config.write_text(text)
         assert main(["encode", "--config", str(config)]) == 2

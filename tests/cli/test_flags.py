@@ -111,7 +111,10 @@ def test_a_vocabulary_size_in_thousands(corpus: Path) -> None:
             ["encode", "--tokenizer", "x", "--input", "c", "--out", "-", "--index"],
             "--out -: standard output takes the ids of one file in binary; index needs a file",
         ),
-        (["report", "ok", "-o", "x.pdf"], "--out: x.pdf does not end in .html, and a page is HTML"),
+        (["report", "ok", "-o", "x.pdf"], "--out: x.pdf does not end in .html, and the file is HTML"),
+        (["show", "ok", "a", "--html", "p.png"], "--html: p.png does not end in .html, and the file is HTML"),
+        (["evaluate", "--json", "ev.png"], "--json: ev.png does not end in .json, and the file is JSON"),
+        (["compare", "--json", "ev.yaml"], "--json: ev.yaml does not end in .json, and the file is JSON"),
         (["encode"], "missing: --tokenizer, --out (see bpeflow encode --help)"),
         (["merge", "--counts", "x", "--pattern", "x"], "--pattern concerns counting, which merge does not repeat"),
         (["merge", "--counts", "none"], "no counts at none: no such file or folder"),
@@ -122,6 +125,11 @@ def test_a_vocabulary_size_in_thousands(corpus: Path) -> None:
         (["--set", "vocab_sise=3"], "unknown setting vocab_sise (did you mean --vocab_size?)"),
         (["--set", "interval=3"], "unknown setting interval (did you mean monitor.interval?)"),
         (["--set", "monitr.interval=3"], "unknown setting monitr.interval (did you mean monitor.interval?)"),
+        (
+            ["--set", "sources.0.weight=3"],
+            "unknown setting sources.0.weight (items of a list cannot be set singly: give the whole list, as "
+            "sources=[…])",
+        ),
         (["--set", "elephants.x=3"], "unknown setting elephants.x (`bpeflow config` lists all settings)"),
         (
             ["--set", "special_tokens=[a"],

@@ -205,6 +205,9 @@ def test_a_field_of_records_is_reported_if_there_are_none(tmp_path: Path, caplog
     message = "text_field: has no effect, because no input is JSON Lines"
     assert warnings_about(caplog, text, text_field="body") == [message]
     assert warnings_about(caplog, text, lines, text_field="body") == []
+    message = "text_column: has no effect, because no input is Parquet"
+    assert warnings_about(caplog, lines, text_column="body", text_field="body") == [message]
+    caplog.clear()
     bpeflow.count(iter([{"body": "text"}]), text_field="body", special_tokens=["<|endoftext|>"])
     assert not caplog.messages
 

@@ -327,6 +327,20 @@ def test_finished_token_files_with_other_settings_are_refused(
         encode_file(tokenizer, corpus, out, **changes)
 
 
+def test_overwrite_replaces_finished_token_files_unless_they_are_what_a_resumed_encoding_gives(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    """So an encoding that replaces others may be killed and repeated with the same flags."""
+    corpus, out = tmp_path / "c.txt", tmp_path / "c.bin"
+    corpus.write_text("the lower words", encoding="utf-8")
+    encode = partial(encode_file, tokenizer, corpus, out, overwrite=True, resume=True)
+    encode_file(tokenizer, corpus, out)
+    assert encode().seconds == 0.0
+    assert encode(dtype="uint32").seconds > 0
+    assert encode(dtype="uint32").seconds == 0.0
+    assert encode(dtype="uint32", resume=False).seconds > 0
+
+
 def test_finished_token_files_of_something_else_are_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
     corpus, out = tmp_path / "c.jsonl", tmp_path / "c.bin"
     corpus.write_text('{"text": "the lower words"}\n', encoding="utf-8")

@@ -392,7 +392,8 @@ def test_a_finished_run_of_other_settings_is_refused(
 def test_counts_of_another_corpus_are_refused(corpus: Path, tmp_path: Path) -> None:
     bpeflow.train(settings_of(corpus, tmp_path / "run", skip_merge=True))
     (corpus / "d").write_text("more")
-    with pytest.raises(ResumeError, match=r"the input was 3 files of [\d,]+ bytes and is 4 of .*overwrite=True"):
+    message = r"the input was 3 files of [\d,]+ bytes and is 4 of .*overwrite=True in place of resume=True"
+    with pytest.raises(ResumeError, match=message):
         bpeflow.train(settings_of(corpus, tmp_path / "run", resume=True))
 
 
