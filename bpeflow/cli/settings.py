@@ -133,7 +133,8 @@ def corpus_of(
     refuse_unknown(config, (model, Settings), str(options.config))
     _add_arguments(options, config)
     ignored = Settings.model_fields.keys() - CorpusSettings.model_fields.keys() - {"engine"}
-    if shared := [key for key in config if key in model.model_fields.keys() & ignored]:
+    known = {*model.model_fields, *(vars(options) if "tokenizer" in config else ())}  # it is no config of train alone
+    if shared := [key for key in config if key in known & ignored]:
         set_up_logging(options.quiet)
         log.info("%s: ignored, as train has it, too (give it as a flag): %s", options.config, ", ".join(shared))
     values = {key: config[key] for key in config if key in model.model_fields.keys() - ignored}

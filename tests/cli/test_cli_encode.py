@@ -362,6 +362,10 @@ def test_a_config_may_have_the_settings_of_encode_and_train(
     assert load_tokens(out).dtype == "uint32"
     assert out.with_name(f"{out.name}.idx").exists()
     assert main([*flags, "--config", str(config)]) == 2
+    config.write_text(f"input: {corpus}\ntokenizer: {run}\npattern: gpt2\nspecial_tokens: [<s>]\nvocab_size: 300\n")
+    capsys.readouterr()
+    assert main([*flags, "--config", str(config), "--overwrite"]) == 0
+    assert "ignored, as train has it, too (give it as a flag): pattern, special_tokens\n" in capsys.readouterr().err
 
 
 def test_a_config_may_name_the_tokenizer_and_what_to_write(
