@@ -92,6 +92,7 @@ class Automaton {
         ATTEMPT_BEFORE_PREVIOUS = 8,
         GAP_ENDS = 16, // before the previous character
         SPECIAL = 128, // match again from the start of the attempt
+        RARE = PIECE_BEFORE_PREVIOUS | ATTEMPT_BEFORE_PREVIOUS | SPECIAL,
     };
     // Flags of a transition of two ASCII characters. Here, "here" is before the first one.
     enum : std::uint8_t {
@@ -103,6 +104,7 @@ class Automaton {
         PAIR_ATTEMPT_BEFORE_PREVIOUS = 32,
         PAIR_GAP_ENDS = 64,    // before the previous character
         PAIR_ONE_BY_ONE = 128, // the characters must be read one by one
+        PAIR_RARE = PAIR_PIECE_BEFORE_PREVIOUS | PAIR_ATTEMPT_BEFORE_PREVIOUS | PAIR_ONE_BY_ONE,
     };
     // Flags of a configuration of the transducer.
     enum : std::uint8_t {

@@ -128,14 +128,16 @@ class StepScan {
         const auto read_two = [&](std::uint64_t two, Bytes here) __attribute__((always_inline)) {
             const std::size_t index = config + first_of[two & 127] + second_of[two >> 8 & 127];
             const unsigned flags = pair_flags_of[index];
-            if (__builtin_expect(flags & Automaton::PAIR_ONE_BY_ONE, 0)) {
-                position = here;
-                return false;
+            if (__builtin_expect(flags & Automaton::PAIR_RARE, 0)) {
+                if (flags & Automaton::PAIR_ONE_BY_ONE) {
+                    position = here;
+                    return false;
+                }
+                if (GAPS && flags & Automaton::PAIR_GAP_ENDS) note_gap(put);
+                *put = offset_of(previous);
+                put += (flags & Automaton::PAIR_PIECE_BEFORE_PREVIOUS) != 0;
+                if (GAPS && flags & Automaton::PAIR_ATTEMPT_BEFORE_PREVIOUS) attempt = previous;
             }
-            if (GAPS) note_gap(put, (flags & Automaton::PAIR_GAP_ENDS) != 0);
-            *put = offset_of(previous);
-            put += (flags & Automaton::PAIR_PIECE_BEFORE_PREVIOUS) != 0;
-            if (GAPS) attempt = flags & Automaton::PAIR_ATTEMPT_BEFORE_PREVIOUS ? previous : attempt;
             config = pair_moves[index];
             *put = offset_of(here);
             put += flags & Automaton::PAIR_PIECE_HERE;
@@ -158,17 +160,19 @@ class StepScan {
             next_block = std::max(next_block, position + BeliefTables::HISTORY);
         };
         const auto put_before_previous = [&](unsigned flags) __attribute__((always_inline)) {
-            if (GAPS) note_gap(put, (flags & Automaton::GAP_ENDS) != 0);
+            if (GAPS && flags & Automaton::GAP_ENDS) note_gap(put);
             *put = offset_of(previous);
             put += (flags & Automaton::PIECE_BEFORE_PREVIOUS) != 0;
-            if (GAPS) attempt = flags & Automaton::ATTEMPT_BEFORE_PREVIOUS ? previous : attempt;
+            if (GAPS && flags & Automaton::ATTEMPT_BEFORE_PREVIOUS) attempt = previous;
         };
         const auto read_one = [&]() __attribute__((always_inline)) {
             const Automaton::Class character = automaton.class_at(position);
             const std::size_t index = config + character.number;
             const unsigned flags = flags_of[index];
-            if (__builtin_expect(flags & Automaton::SPECIAL, 0)) return again();
-            put_before_previous(flags);
+            if (__builtin_expect(flags & Automaton::RARE, 0)) {
+                if (flags & Automaton::SPECIAL) return again();
+                put_before_previous(flags);
+            }
             config = moves[index];
             *put = offset_of(position);
             put += flags & Automaton::PIECE_HERE;
@@ -296,7 +300,7 @@ class StepScan {
     // Put the boundaries in blocks that beliefs have been followed through. The first block begins at `position`.
     template <bool GAPS>
     void put_blocks(Bytes position, Bytes previous, Bytes &attempt, const Followed *followed, std::size_t blocks) {
-        if (GAPS) note_gap(put_, followed[0].gap_ends & 1);
+        if (GAPS && followed[0].gap_ends & 1) note_gap(put_);
         *put_ = static_cast<std::uint32_t>(previous - base_);
         put_ += followed[0].piece_before_previous & 1;
         if (GAPS && followed[0].attempt_before_previous & 1) attempt = previous;
@@ -359,10 +363,9 @@ class StepScan {
         *put_++ = static_cast<std::uint32_t>(boundary - base_);
     }
 
-    // Note that the next boundary ends a gap, if it does. Without a branch, as that is hard to predict.
-    void note_gap(const std::uint32_t *put, bool ends = true) {
-        gap_ends_[gaps_] = static_cast<std::uint16_t>(put - offsets_);
-        gaps_ += ends & counts_gaps_;
+    // Note that the next boundary ends a gap.
+    void note_gap(const std::uint32_t *put) {
+        if (counts_gaps_) gap_ends_[gaps_++] = static_cast<std::uint16_t>(put - offsets_);
     }
 
     // Make sure that there is room for another boundary, and that positions from `start` to `end` have offsets.
