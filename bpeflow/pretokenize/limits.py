@@ -37,8 +37,8 @@ class TimeLimit:
         """Start the clock for a text, which is searched as a whole or in pieces."""
         self._pattern = pattern
         self._text = text
-        recursive = any(map(_RECURSION.search, steps_of(pattern)))
-        self.seconds = _SECONDS if recursive else _SECONDS + len(text) / _CHARACTERS_PER_SECOND
+        self._recursive = any(map(_RECURSION.search, steps_of(pattern)))
+        self.seconds = _SECONDS if self._recursive else _SECONDS + len(text) / _CHARACTERS_PER_SECOND
         self._end = time.thread_time() + self.seconds
 
     def run(self, search: Callable[..., _Found], text: str) -> _Found:
@@ -48,8 +48,12 @@ class TimeLimit:
         timeout = self._end - time.thread_time()
         while timeout > 0:
             try:
-                return search(text, timeout=timeout)
-            except TimeoutError:  # noqa: PERF203 (once is usual)
+                found = search(text, timeout=timeout)
+                # In a recursion, `regex` rarely gives up without an error: then there seems to be no match.
+                if not self._recursive or time.thread_time() < self._end - self.seconds / 2:
+                    return found
+                break
+            except TimeoutError:
                 if time.thread_time() > self._end - self.seconds / 2:
                     break
                 timeout *= 2
