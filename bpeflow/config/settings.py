@@ -46,6 +46,7 @@ from bpeflow.config.sections import (
     as_tuple,
     whole_weights,
 )
+from bpeflow.errors import ConfigError
 
 TieBreak = Literal["greatest_bytes", "smallest_ids", "huggingface"]
 
@@ -439,10 +440,10 @@ class Settings(CountSettings, MergeSettings):
         return self
 
     def check_without_superwords(self) -> None:
-        """Raise `ValueError` for a setting that only superwords need."""
+        """Raise `ConfigError` for a setting that only superwords need."""
         for name in ("superword_pattern", "transition_size", "max_words", "colon_rule"):
             if getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(f"{name}: has no effect without superwords; add superwords=True")
+                raise ConfigError(f"{name}: has no effect without superwords; add superwords=True")
 
     @property
     def transition(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from time import perf_counter
@@ -159,18 +160,15 @@ def encode_file(
 def _finished(work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any]) -> EncodedCorpus | None:
     """With `resume`, return what complete files hold. Raise `AlreadyExistsError` for others without `overwrite`."""
     options = tokens.options
-    try:
-        tokens.refuse_to_replace()
-    except AlreadyExistsError:
+    with suppress(AlreadyExistsError) if options.overwrite else nullcontext():
         try:
-            if not options.resume or work.corpus.main_process_only:
-                raise
-            if options.overwrite and place_of_journal(tokens)[0].exists():  # files that a killed process has left, too
-                return None
-            return finished_encoding(work, tokens, facts)
+            tokens.refuse_to_replace()
         except AlreadyExistsError:
-            if not options.overwrite:
-                raise
+            # Those that `overwrite` was replacing when the process was killed are not yet the result.
+            interrupted = options.overwrite and place_of_journal(tokens)[0].exists()
+            if options.resume and not interrupted and not work.corpus.main_process_only:
+                return finished_encoding(work, tokens, facts)
+            raise
     return None
 
 

@@ -45,20 +45,20 @@ class TimeLimit:
         """Return the result of a function of a compiled pattern for a text. Raises `PatternTimeoutError`."""
         # `regex` measures the time of all threads of the process. Where those of other threads made it give up, it
         # tries again and gets twice as long.
-        timeout = self._end - time.thread_time()
+        timeout, late = self._end - time.thread_time(), self._end - self.seconds / 2
         while timeout > 0:
             try:
                 found = search(text, timeout=timeout)
-                # In a recursion, `regex` rarely gives up without an error: then there seems to be no match.
-                if not self._recursive or time.thread_time() < self._end - self.seconds / 2:
-                    return found
-                break
-            except TimeoutError:
-                if time.thread_time() > self._end - self.seconds / 2:
+            except TimeoutError:  # noqa: PERF203 (once is usual)
+                if time.thread_time() > late:
                     break
                 timeout *= 2
             except MemoryError:  # of the search: `regex` also limits the memory for its own stack
                 break
+            else:
+                if self._recursive and time.thread_time() > late:
+                    break  # in a recursion, `regex` has given up without an error: then it finds no match
+                return found
         raise PatternTimeoutError(
             f"the pattern {short_repr(self._pattern)} takes more than {self.seconds:.1f} s, or too much memory, on a "
             f"text of {len(self._text):,} characters that begins with {short_repr(self._text)}: it may match the same "

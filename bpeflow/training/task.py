@@ -93,10 +93,7 @@ def resolve_initial(settings: Settings, base: TokenizerSpec | None = None) -> tu
         }
     )
     if not settings.superwords:
-        try:
-            settings.check_without_superwords()
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
+        settings.check_without_superwords()
     if settings.sizes:
         smallest = settings.model_copy(update={"vocab_size": settings.sizes[0]})
         try:

@@ -52,6 +52,25 @@ def test_a_slow_search_ends(case: str) -> None:
     assert f"a text of {len(text):,} characters that begins with 'aaaa" in str(caught.value)
 
 
+@pytest.mark.parametrize("share", [0.3, 0.8])
+@pytest.mark.parametrize("pattern", [r"(?<x>a(?&x)?)+b", "a+b"])
+def test_a_recursion_that_ends_late_has_given_up(pattern: str, share: float) -> None:
+    """In a recursion, `regex` sometimes returns no match in place of the error."""
+    limit = TimeLimit(pattern, "a")
+
+    def search(text: str, timeout: float) -> list[str]:
+        end = time.thread_time() + share * timeout
+        while time.thread_time() < end:
+            pass
+        return [text]
+
+    if "&" in pattern and share > 0.5:
+        with pytest.raises(PatternTimeoutError):
+            limit.run(search, "a")
+    else:
+        assert limit.run(search, "a") == ["a"]
+
+
 @pytest.mark.parametrize("search", ["split", "match_spans", "find_unmatched"])
 @pytest.mark.parametrize("case", ["a reference to a group", "many slow pieces"])
 def test_every_way_to_search_has_a_limit(case: str, search: str, monkeypatch: pytest.MonkeyPatch) -> None:
