@@ -63,7 +63,7 @@ class Vocab(Mapping[int, bytes]):
         unmatched: what to do with text that the pattern does not match; None if the pattern is unknown.
         normalizer: the names of the normalizers of the text, like the pattern.
         merge_counts: how often the pair of each merge occurred in training when it was merged. An entry is None for a
-            merge that was not learned in that training, and the whole attribute is None if nothing is known.
+            merge whose count is unknown, and the whole attribute is None if nothing is known.
             Vocabularies are compared without it.
 
     >>> from bpeflow import Vocab

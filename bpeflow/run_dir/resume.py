@@ -14,7 +14,7 @@ from bpeflow.config import Settings, make_settings, replace
 from bpeflow.corpus.files import STDIN
 from bpeflow.corpus.sources import DOCUMENTS
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.counting.fingerprint import Fingerprint, has_manifest, has_segments
+from bpeflow.counting.fingerprint import Fingerprint, has_segments
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, ResumeError
 from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2
@@ -46,6 +46,9 @@ from bpeflow.run_dir.run_files import (
     read_record,
     read_report,
 )
+
+#: What a finished run has besides a tokenizer.
+_RESULTS = (COUNTS_FILE, REPORT_FILE, f"{FIRST_STAGE}/{REPORT_FILE}")
 
 log = logging.getLogger(__name__)
 
@@ -241,14 +244,8 @@ def refuse_to_replace(folder: Path, *, counts_stay: bool = False) -> None:
     """
     if has_tokenizer(folder):
         held = formats.describe(folder)
-    elif counts_stay:
-        return
-    elif (folder / COUNTS_FILE).exists():
-        held = "finished counts"
-    elif (folder / REPORT_FILE).exists():
-        held = "a finished run"
-    elif (folder / FIRST_STAGE / REPORT_FILE).exists():
-        held = f"a finished run in {FIRST_STAGE}"
+    elif found := [] if counts_stay else [name for name in _RESULTS if (folder / name).exists()]:
+        held = f"a finished run ({' and '.join(found)})"
     else:
         return
     raise AlreadyExistsError(f"{folder} holds {held}: use another out_dir, or overwrite=True to replace it")
@@ -297,8 +294,6 @@ def find_counts(settings: Settings, fingerprint: Fingerprint, two_stages: bool =
         )
     phase = phase_of(folder)
     if phase in (Phase.FIRST_STAGE, Phase.COUNTING):
-        if not two_stages:  # or else the segments may be of the second stage, whose fingerprint is not known yet
-            has_manifest(folder / UNFINISHED / SEGMENTS, fingerprint)
         return None
     found, may_replace = None, settings.overwrite or phase > Phase.STARTED
     if not (phase is Phase.STARTED and may_replace):

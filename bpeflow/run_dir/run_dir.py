@@ -7,7 +7,6 @@ this run or, if it is killed on the way, by the next run in the folder (`publish
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import os
@@ -48,7 +47,7 @@ from bpeflow.run_dir.layout import (
     same_folder,
 )
 from bpeflow.run_dir.lock import RunLock
-from bpeflow.run_dir.run_files import RunReport, changed_settings, read_record, read_report, record_run
+from bpeflow.run_dir.run_files import RunReport, read_report, record_run
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +77,6 @@ class RunDir:
         self._counts_stay = True  # those of an earlier run in the folder, from which this run learns
         self._reads_once = False  # standard input or an iterable, so that it cannot be resumed from its settings
         self._earlier_record: bytes | None = None
-        self._changes = ""  # to the settings of the run that is resumed
         self._made = path is not None and not path.exists()
         if path is None:
             return
@@ -125,8 +123,6 @@ class RunDir:
         `counts` are those from elsewhere that the run learns from, if it does.
         """
         if self.path is not None and self.unfinished is not None:
-            resumed = read_record(self.path) if phase_of(self.path) > Phase.STARTED else None
-            self._changes = changed_settings(resumed.settings, settings) if resumed else ""
             make_folder(self.unfinished)
             _remove(self.unfinished, stale)
             record = self.unfinished / SETTINGS_FILE
@@ -136,11 +132,6 @@ class RunDir:
             self._counts_stay = counts is None or same_folder(Path(counts).parent, self.path)
             paths = {path for source in settings.all_sources for path in source.paths}
             self._reads_once = not paths.isdisjoint((STDIN, DOCUMENTS))
-
-    def log_changes(self) -> None:
-        """Log which settings of the run that is resumed have changed, once it is certain that none is refused."""
-        if self._changes:
-            log.info("resuming %s with changed settings: %s", self.path, self._changes)
 
     def write(self, name: str, dump: Callable[[Path], object]) -> None:
         """Write a file atomically: `dump` gets the path to write to."""
@@ -223,14 +214,13 @@ class _SampleFile:
         if self._ended:
             return
         line = (json.dumps(asdict(sample)) + "\n").encode()
-        size = self._file.tell()
-        try:
-            if self._file.write(line) < len(line):
-                self._file.truncate(size)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError as error:
+        size, written = self._file.tell(), 0
+        with suppress(OSError):
+            written = self._file.write(line)
+        if written < len(line):
             self._ended = True
-            log.warning("%s: no more samples are written: %s", self._path, error.strerror)
+            self._file.truncate(size)
+            log.warning("%s: no more samples are written: the disk is full or fails", self._path)
 
     def close(self) -> None:
         with suppress(OSError):  # a failing disk does not end the run here either

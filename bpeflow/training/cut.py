@@ -38,12 +38,24 @@ CUT_FROM = 30_000_000
 log = logging.getLogger(__name__)
 
 
-def why_whole(
+def choose_cut(
+    base: TokenizerSpec,
+    settings: Settings,
+    corpus: CorpusCounter,
+    text_bytes: int | None,
+    documents: Iterable[Any] | None,
+) -> CutCounting | None:
+    """Return how the second stage cuts its chunks; None if it counts whole ones. `text_bytes` is None if unknown."""
+    if reason := _why_whole(settings, corpus, text_bytes, documents):
+        log.info("superwords: chunks are counted whole, with the same result: %s", reason)
+        return None
+    log.info("superwords: chunks are cut at pairs of tokens too rare to be merged, with the same result in less memory")
+    return CutCounting(base, settings)
+
+
+def _why_whole(
     settings: Settings, corpus: CorpusCounter, text_bytes: int | None, documents: Iterable[Any] | None
 ) -> str | None:
-    """Return why the second stage counts whole chunks; None if it cuts them. `text_bytes` is None if it is unknown."""
-    if not settings.superwords or not settings.sizes:
-        return "no superwords are learned"
     if isinstance(documents, Iterator):
         return "the documents can be read only once"
     if (text_bytes or 0) < CUT_FROM:

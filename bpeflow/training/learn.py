@@ -132,10 +132,10 @@ class LearnedMerges(Sequence[Merge]):
         )
 
     def _known_counts(self, vocab: Vocab) -> tuple[int | None, ...] | None:
-        """Return the training counts of the merges of a vocabulary, which initial merges do not have."""
-        if vocab.merge_count <= self.replayed:
-            return None
-        return (None,) * self.replayed + self.counts[self.replayed : vocab.merge_count]
+        """Return the training counts of the merges of a vocabulary; of initial merges, as the extended tokenizer."""
+        initial = (self.base and self.base.vocab.merge_counts) or (None,) * self.replayed
+        known = (*initial, *self.counts[self.replayed :])[: vocab.merge_count]
+        return known if any(known) else None
 
     def tokenizer(
         self,

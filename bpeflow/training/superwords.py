@@ -69,14 +69,7 @@ def first_stage_vocab(base: TokenizerSpec, settings: Settings, size: int) -> Voc
         reuse_tokens=settings.tie_break == "huggingface",
         max_tokens=size,
     )
-    return with_first_counts(vocab, base.vocab)
-
-
-def with_first_counts(vocab: Vocab, first_stage: Vocab) -> Vocab:
-    """Add the training counts of the merges of the first stage, which the second one does not learn."""
-    first = first_stage.merge_counts or (None,) * first_stage.merge_count
-    second = (vocab.merge_counts or ())[len(first) :]
-    return vocab.annotated(merge_counts=(first + second)[: vocab.merge_count] or None)
+    return vocab.annotated(merge_counts=(base.vocab.merge_counts or ())[: vocab.merge_count] or None)
 
 
 def check_second_pattern(settings: Settings, counts_pattern: Pattern | None) -> None:

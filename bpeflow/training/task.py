@@ -66,18 +66,17 @@ def resolve_initial(settings: Settings, base: TokenizerSpec | None = None) -> tu
     if base is None:
         base = _load(path, settings)
     given = settings.model_fields_set
-    if "pattern" in given and _regex(base.pattern) != _regex(settings.pattern):
-        raise ConfigError(
-            f"init_from: {path} splits text by the pattern {base.pattern!r}, and the pattern here is "
-            f"{settings.pattern!r}, with which its merges do not apply: leave out pattern, or count again with its own"
-        )
-    if "normalizer" in given and base.normalizer != settings.normalizer:
-        its, here = (", ".join(names) or "none" for names in (base.normalizer, settings.normalizer))
-        raise ConfigError(f"init_from: the normalizer of {path} is {its}, and here it is {here}: leave it out")
-    if base.pretokenizer.custom and "unmatched" in given and settings.unmatched != base.unmatched:
-        raise ConfigError(
-            f"init_from: in {path} unmatched is {base.unmatched}, and here it is {settings.unmatched}: leave it out"
-        )
+    is_same = {
+        "pattern": _regex(base.pattern) == _regex(settings.pattern),
+        "normalizer": base.normalizer == settings.normalizer,
+        "unmatched": base.unmatched == settings.unmatched or not base.pretokenizer.custom,
+    }
+    for name in is_same.keys() & given:
+        if not is_same[name]:
+            raise ConfigError(
+                f"init_from: {path} has the {name} {getattr(base, name)!r}, and here it is "
+                f"{getattr(settings, name)!r}, with which its merges do not apply: leave it out, or count with its own"
+            )
     specials = base.vocab.special_tokens
     theirs = sorted(specials, key=specials.__getitem__)
     ours = settings.special_tokens if "special_tokens" in given else ()
@@ -118,22 +117,19 @@ def check_formats(settings: Settings, base: TokenizerSpec | None) -> None:
     without a folder to write to.
     """
     huggingface = settings.tie_break == "huggingface"
+    if base is not None:
+        vocab = base.vocab.extend((), settings.special_tokens, reuse_tokens=huggingface)
+    else:
+        first = settings.special_tokens_first
+        vocab = Vocab.build((), settings.special_tokens, special_tokens_first=first, reuse_tokens=huggingface)
     for name in settings.output.formats:
-        if base is not None:
-            vocab = base.vocab.extend((), settings.special_tokens, reuse_tokens=huggingface)
-        else:
-            first = settings.special_tokens_first
-            vocab = Vocab.build((), settings.special_tokens, special_tokens_first=first, reuse_tokens=huggingface)
         with TemporaryDirectory() as folder:
             try:
                 formats.write(spec_of(vocab, settings, base), Path(folder), name, settings.output)
             except ConfigError as error:
                 raise ConfigError(f"output.{error}") from None
             except FormatError as error:
-                reason = str(error)
-                if reason.startswith(folder):  # the name of the temporary file is of no use
-                    reason = reason.partition(": ")[2]
-                raise ConfigError(f"output.formats: {name}: {reason}") from None
+                raise ConfigError(f"output.formats: {name}: {str(error).removeprefix(f'{folder}/')}") from None
     if settings.out_dir is None and (settings.output.formats or settings.output.report):
         raise ConfigError("output: nothing is written without out_dir: give the folder of the run, or leave output out")
 

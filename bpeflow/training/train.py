@@ -65,7 +65,6 @@ from bpeflow.training.superwords import (
     load_first_stage,
     rereadable,
     second_stage_settings,
-    with_first_counts,
     with_second_pattern,
 )
 from bpeflow.training.task import check_formats, resolve_initial, spec_of, split_off_tokenizer
@@ -297,16 +296,9 @@ class _Training:
                 within = folder.path if found and found.finished else folder.unfinished
                 text_bytes = self._learn_first_stage(documents, within)
             if self._base is not None and settings.superwords:
-                from bpeflow.training.cut import CutCounting, why_whole
+                from bpeflow.training.cut import choose_cut
 
-                why = why_whole(settings, corpus, text_bytes, documents)
-                log.info(
-                    "superwords: %s",
-                    f"chunks are counted whole, with the same result: {why}"
-                    if why
-                    else "chunks are cut at pairs of tokens too rare to be merged, with the same result in less memory",
-                )
-                self._cut = None if why else CutCounting(self._base, settings)
+                self._cut = choose_cut(self._base, settings, corpus, text_bytes, documents)
             if found is None:
                 counts, report = self._count(corpus, folder)
             elif found.finished and nothing_left(settings, self._fingerprint, found.report):
@@ -382,7 +374,6 @@ class _Training:
     def _count(self, corpus: CorpusCounter, folder: RunDir) -> tuple[PretokenCounts, RunReport]:
         """Count the corpus and write the counts with a report, so that `merge` and `resume` can start from here."""
         settings, observer = self._settings, self._observer
-        folder.log_changes()
         interval = settings.monitor.interval or observer.sample_interval
         with (
             folder.monitor(settings.monitor.enabled, observer, append=settings.resume) as on_sample,
@@ -409,7 +400,6 @@ class _Training:
             checkpoint = MergeCheckpoint(folder.unfinished, counts, self._fingerprint)
         if report.resumed:
             log.info("%s: the corpus is already counted", folder.path)
-            folder.log_changes()
         if not settings.skip_merge:
             started = perf_counter()
             learned = learn_with_settings(counts, settings.for_learning(), (), self._observer, checkpoint, self._base)
@@ -440,12 +430,10 @@ class _Training:
         return TrainResult(spec, report, counts, learned)
 
     def _spec_of_size(self, learned: LearnedMerges, size: int) -> TokenizerSpec:
-        settings = self._settings
-        if self._first_stage is not None and size <= len(self._first_stage.vocab):
-            return replace(self._first_stage, vocab=first_stage_vocab(self._first_stage, settings, size))
+        settings, first = self._settings, self._first_stage
+        if first is not None and size <= len(first.vocab):
+            return replace(first, vocab=first_stage_vocab(first, settings, size))
         vocab = learned.vocab(special_tokens_first=settings.special_tokens_first, max_tokens=size)
-        if self._first_stage is not None:
-            vocab = with_first_counts(vocab, self._first_stage.vocab)
         return spec_of(vocab, self._counting, self._base)
 
     def _write_page(self, report: RunReport, folder: RunDir) -> None:

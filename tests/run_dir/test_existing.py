@@ -69,7 +69,7 @@ def test_every_front_door_refuses(corpus: Path, tmp_path: Path, front_door: obje
 
 def test_finished_counts_are_not_replaced_either(corpus: Path, tmp_path: Path) -> None:
     train(corpus, tmp_path / "run", skip_merge=True)
-    with pytest.raises(AlreadyExistsError, match="holds finished counts: use another out_dir"):
+    with pytest.raises(AlreadyExistsError, match=r"holds a finished run \(counts.npz and run.json\): use another"):
         train(corpus, tmp_path / "run")
     assert train(corpus, tmp_path / "run", resume=True).report.resumed == "counts.npz"
     with pytest.raises(AlreadyExistsError, match=r"a tokenizer \(262 entries"):
@@ -181,7 +181,7 @@ def test_merge_does_not_replace_other_counts(corpus: Path, tmp_path: Path, capsy
     train(corpus, tmp_path / "other", skip_merge=True)
     for flags in ([], ["--resume"]):
         assert merge(tmp_path / "one", "--out_dir", str(tmp_path / "other"), *flags) == 2
-        assert "other holds finished counts" in capsys.readouterr().err
+        assert "other holds a finished run (counts.npz" in capsys.readouterr().err
 
 
 def test_merge_with_overwrite_keeps_no_counts_that_it_did_not_learn_from(corpus: Path, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_several_sizes_all_start_with_it(corpus: Path, first: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        ({"pattern": "cl100k"}, "splits text by the pattern 'gpt2', and the pattern here is 'cl100k'"),
+        ({"pattern": "cl100k"}, "has the pattern 'gpt2', and here it is 'cl100k'"),
         ({"vocab_size": 260}, "vocab_size 260 is too small: the tokenizer to extend has 270 entries$"),
         (
             {"vocab_size": 271, "special_tokens": ["<a>", "<b>"]},
@@ -124,7 +124,7 @@ def test_counts_of_another_pattern_are_refused(
     run = tmp_path / "run"
     train(corpus, 280, pattern="llama3", out_dir=run)
     assert main(["merge", "--counts", str(run), "--init_from", str(first)]) == 2
-    assert "the pattern 'gpt2', and the pattern here is 'llama3'" in capsys.readouterr().err
+    assert "the pattern 'gpt2', and here it is 'llama3'" in capsys.readouterr().err
     bpeflow.PretokenCounts.load(run / "counts.npz").write(tmp_path / "alone.tsv")  # their pattern is unknown
     flags = ["--counts", str(tmp_path / "alone.tsv"), "--vocab_size", "290", "--out_dir", str(tmp_path / "more")]
     assert main(["merge", *flags, "--init_from", str(first)]) == 0
@@ -183,7 +183,7 @@ def test_an_unchanged_setting_does_not_contradict_it(corpus: Path, first: Path) 
     assert train(corpus, 280, init_from=first, **given).vocab == train(corpus, 280, init_from=first).vocab
     custom = bpeflow.Tokenizer.train(corpus, 260, pattern=r"\w+", unmatched="drop")
     assert train(corpus, 262, init_from=custom).counts.unmatched == "drop"
-    with pytest.raises(ConfigError, match="unmatched is drop, and here it is isolate"):
+    with pytest.raises(ConfigError, match="the unmatched 'drop', and here it is 'isolate'"):
         train(corpus, 262, init_from=custom, unmatched="isolate")
 
 

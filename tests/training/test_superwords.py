@@ -333,7 +333,7 @@ def test_merging_again_into_the_same_folder_keeps_the_first_stage(tmp_path: Path
 
 def test_a_run_in_a_folder_named_first_stage_is_not_replaced_without_overwrite(tmp_path: Path) -> None:
     train({"input": iter([TEXT]), "vocab_size": 300, "out_dir": tmp_path / "first_stage"})
-    with pytest.raises(AlreadyExistsError, match="a finished run in first_stage"):
+    with pytest.raises(AlreadyExistsError, match=r"a finished run \(first_stage/run.json\)"):
         train({"input": iter([TEXT]), "vocab_size": 300, "out_dir": tmp_path})
 
 
