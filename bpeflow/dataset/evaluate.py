@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import astuple, replace
 from functools import cache
-from itertools import pairwise
+from itertools import islice
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryDirectory
@@ -18,10 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow._util.text import as_path, format_size, short_names
+from bpeflow._util.text import as_path, short_names
 from bpeflow.config import CorpusSettings, CountSettings, SourceSettings, make_settings
 from bpeflow.config.settings import UNNAMED_SOURCE
-from bpeflow.corpus.documents import Chunk
 from bpeflow.corpus.files import STDIN, standard_input
 from bpeflow.corpus.open_chunk import open_chunk
 from bpeflow.corpus.reader import CorpusReader
@@ -48,14 +48,9 @@ AnyTokenizer = Tokenizer | str | Path
 #: Words, as `str.split` finds them.
 _WORD = r"[^\s\x1c-\x1f]+"
 
-#: Size of the chunks in which speed is measured, in bytes.
-_CHUNK_SIZE = 4_000_000
-
-#: Bytes at the beginning of a corpus in which speed is measured. More: steadier figures. Fewer: less time.
-_BEGINNING = 16_000_000
-
-#: Share of a corpus that one tokenizer may take for special tokens while others do not, without a warning.
-_MUCH = 0.01
+#: The chunks at the beginning of a corpus in which speed is measured: their size in bytes, and how many. More: steadier
+#: figures. Fewer: less time and memory.
+_CHUNK_SIZE, _CHUNKS = 4_000_000, 4
 
 
 @takes_settings
@@ -114,7 +109,6 @@ def evaluate(
         corpora = [_counters(_rereadable(source, copies), rest, documents, loaded) for source in sources]
         measured = [_measure(loaded, counters, watching or Observer()) for counters in corpora]
     _check_text(sources, measured)
-    _check_specials(sources, measured)
     rows = [
         _evaluation(tokenizer, name, source.name, [measures[name]])
         for source, measures in zip(sources, measured, strict=True)
@@ -206,10 +200,17 @@ def _rereadable(source: SourceSettings, copies: ExitStack) -> SourceSettings:
 
 
 class _Counters(NamedTuple):
-    """The counters of a corpus for a tokenizer: of its pre-tokens, and of the words between its special tokens."""
+    """The counters of a corpus for a tokenizer.
+
+    Attributes:
+        pretokens: counts its pre-tokens.
+        words: counts the words between its special tokens.
+        white_space: counts its special tokens of white space, if it has any.
+    """
 
     pretokens: CorpusCounter
     words: CorpusCounter
+    white_space: CorpusCounter | None
 
 
 class _Measure(NamedTuple):
@@ -229,14 +230,20 @@ def _counters(
     """Return the counters of a corpus for each tokenizer. Tokenizers that split it alike share them."""
 
     @cache
-    def counter(settings: CountSettings, seen: bool = False) -> CorpusCounter:
-        return CorpusCounter(settings, documents=documents, learns=False, seen=seen)
+    def counter(settings: CountSettings, pattern: str = "") -> CorpusCounter:
+        if pattern:  # the mistakes in the corpus have been reported
+            settings = settings.model_copy(update={"pattern": pattern, "unmatched": "drop", "normalizer": ()})
+        return CorpusCounter(settings, documents=documents, learns=False, seen=bool(pattern))
 
     chosen = {}
     for name, tokenizer in tokenizers.items():
         settings = count_settings(tokenizer, {**options, "sources": (source,)})
-        words = settings.model_copy(update={"pattern": _WORD, "unmatched": "drop", "normalizer": ()})
-        chosen[name] = _Counters(counter(settings), counter(words, seen=True))
+        white_space = None
+        if blank := sorted(filter(str.isspace, settings.special_tokens), key=len, reverse=True):
+            others = tuple(token for token in settings.special_tokens if token not in blank)
+            of_text = settings.model_copy(update={"special_tokens": others})
+            white_space = counter(of_text, "|".join(map(re.escape, blank)))
+        chosen[name] = _Counters(counter(settings), counter(settings, _WORD), white_space)
     return chosen
 
 
@@ -244,76 +251,37 @@ def _measure(
     tokenizers: Mapping[str, Tokenizer], counters: Mapping[str, _Counters], observer: Observer
 ) -> dict[str, _Measure]:
     """Count a corpus, and return what is known of each tokenizer."""
-
-    @cache
-    def text_of(words: CorpusCounter) -> tuple[CorpusText, int]:
-        """Return the content of the corpus, and its size with separators."""
-        counted = words.count(observer, may_be_empty=True)
-        documents = counted.documents
+    count = cache(lambda counter: counter.count(observer, may_be_empty=True))
+    measures = {}
+    for name, tokenizer in tokenizers.items():
+        pretokens, words, white_space = counters[name]
+        documents = count(words).documents
+        size = documents.matched_bytes + documents.unmatched_bytes
+        occurrences = np.zeros(tokenizer.vocab_size, np.int64)
+        if size:  # otherwise there is one warning, by `_check_text`
+            occurrences = token_occurrences(tokenizer, count(pretokens).counts)
+        for token, times in count(white_space).counts.items() if white_space else ():
+            occurrences[tokenizer.special_tokens[token.decode()]] += times
+            size += times * len(token)
         text = CorpusText(
-            bytes=documents.matched_bytes + documents.unmatched_bytes,
-            words=counted.counts.total,
+            bytes=size,
+            words=count(words).counts.total,
             documents=documents.documents - documents.skipped_documents,
             skipped_documents=documents.skipped_documents + documents.bad_records,
         )
-        return text, documents.bytes
-
-    counts_of = cache(lambda pretokens: pretokens.count(observer, may_be_empty=True).counts)
-    beginning = cache(_beginning)
-    measures = {}
-    for name, tokenizer in tokenizers.items():
-        pretokens, words = counters[name]
-        text, size = text_of(words)
-        occurrences = np.zeros(tokenizer.vocab_size, np.int64)
-        if text.bytes:  # otherwise there is one warning, by `_check_text`
-            occurrences = token_occurrences(tokenizer, counts_of(pretokens))
-        for token, times in _white_space_tokens(tokenizer, pretokens).items():
-            occurrences[tokenizer.special_tokens[token]] += times
-            text = replace(text, bytes=text.bytes + times * len(token.encode()))
-        seconds_per_byte = _seconds_per_byte(tokenizer, pretokens, beginning(words))
-        measures[name] = _Measure(text, occurrences, seconds_per_byte * size)
+        measures[name] = _Measure(text, occurrences, _seconds_per_byte(tokenizer, pretokens) * documents.bytes)
     return measures
 
 
-def _white_space_tokens(tokenizer: Tokenizer, counter: CorpusCounter) -> Counter[str]:
-    """Count the special tokens of white space in a corpus: they are text, as the runs of spaces of GPT-NeoX."""
-    found: Counter[str] = Counter()
-    if not any(token.isspace() for token in tokenizer.special_tokens):
-        return found
-    for chunk in _chunks(counter):
-        opened = open_chunk(chunk, counter.rules)
-        for document, texts in opened.documents():
-            between = pairwise(document.pieces) if texts is not None else ()
-            found.update(str(opened.data[end:start], "utf-8") for (_, end), (start, _) in between)
-    return Counter({token: times for token, times in found.items() if token.isspace()})
-
-
-def _chunks(counter: CorpusCounter) -> Iterator[Chunk]:
-    return CorpusReader(counter.rules, _CHUNK_SIZE, longest_text(counter.rules)).read(counter.corpus.entries)
-
-
-def _beginning(counter: CorpusCounter) -> list[Chunk]:
-    """Return the first chunks of a corpus."""
-    chunks, size = [], 0
-    for chunk in _chunks(counter):
-        chunks.append(chunk)
-        size += chunk.length
-        if size >= _BEGINNING:
-            break
-    return chunks
-
-
-def _seconds_per_byte(tokenizer: Tokenizer, counter: CorpusCounter, chunks: Iterable[Chunk]) -> float:
+def _seconds_per_byte(tokenizer: Tokenizer, counter: CorpusCounter) -> float:
     """Return the time that a tokenizer takes for a byte of text on one thread, without reading."""
     rules = replace(counter.rules, keep_separator=True)
-    encoder, seconds, size = ChunkEncoder(tokenizer, rules, None), 0.0, 0
-    for chunk in chunks:
-        opened = open_chunk(chunk, rules)
-        started = perf_counter()
-        encoded = encoder.encode_text(opened)
-        seconds += perf_counter() - started
-        size += encoded.statistics.bytes
-    return seconds / max(size, 1)
+    encoder = ChunkEncoder(tokenizer, rules, None)
+    chunks = CorpusReader(rules, _CHUNK_SIZE, longest_text(rules)).read(counter.corpus.entries)
+    opened = [open_chunk(chunk, rules) for chunk in islice(chunks, _CHUNKS)]
+    started = perf_counter()
+    size = sum(encoder.encode_text(chunk).statistics.bytes for chunk in opened)
+    return (perf_counter() - started) / max(size, 1)
 
 
 def _check_text(sources: Sequence[SourceSettings], measured: Sequence[Mapping[str, _Measure]]) -> None:
@@ -327,19 +295,6 @@ def _check_text(sources: Sequence[SourceSettings], measured: Sequence[Mapping[st
         raise CorpusError(f"nothing to evaluate: no text in {', '.join(empty)}")
     if empty:
         log.warning("no text in %s", ", ".join(empty))
-
-
-def _check_specials(sources: Sequence[SourceSettings], measured: Sequence[Mapping[str, _Measure]]) -> None:
-    """Warn of tokenizers that take much of a corpus for special tokens, which the others count as text."""
-    for source, measures in zip(sources, measured, strict=True):
-        most = max(measure.text.bytes for measure in measures.values())
-        for name, measure in measures.items():
-            left_out = most - measure.text.bytes
-            if left_out > most * _MUCH:
-                log.warning(
-                    "%s takes %s of %s for special tokens, which are left out: its figures are of other text, and not "
-                    "comparable", name, format_size(left_out), source.name,
-                )  # fmt: skip
 
 
 def _evaluation(tokenizer: Tokenizer, name: str, corpus: str | None, measures: Sequence[_Measure]) -> Evaluation:

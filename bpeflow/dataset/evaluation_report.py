@@ -5,11 +5,10 @@ Stanford CS336 asks for them in its tokenizer experiments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
-from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -159,24 +158,41 @@ class EvaluationReport(Printable):
     def print_to(self, console: Console, for_size: int | None = None) -> None:
         """Print the figures, what they mean, and the longest tokens."""
         several = len({row.tokenizer for row in self}) > 1
-        figures = _figures(self, for_size)
-        lines: list[list[str]] = []
-        for corpus, group in groupby(self, lambda row: "all together" if row.corpus is None else one_line(row.corpus)):
-            rows = list(group)
-            for row in rows:
-                names = [corpus, one_line(row.tokenizer)] if several else [corpus]
-                lines.append([*names, *(figure.cell(row, rows) for figure in figures)])
-        headings = ["corpus", "tokenizer"] if several else ["corpus"]
-        sides = "l" * len(headings) + "r" * len(figures)
-        print_table(console, [*headings, *(figure.heading for figure in figures)], lines, sides)
+        lines = []
+        for row in self:
+            names = {"corpus": "all together" if row.corpus is None else one_line(row.corpus)}
+            if several:
+                names["tokenizer"] = one_line(row.tokenizer)
+            lines.append(names | self._cells(row, for_size))
+        headings = list(lines[0])
+        sides = "".join("l" if heading in ("corpus", "tokenizer") else "r" for heading in headings)
+        print_table(console, headings, [list(line.values()) for line in lines], sides)
         if self.baseline is not None:
             example = f"1.14 times the bytes per token of {one_line(self.baseline)}"
             console.print(Text(f"ratio: × 1.14 means {example}; more is better", "dim"))
-        if several:
-            console.print(Text("*: best of the corpus", "dim"))
         if self.tokenizers:
             console.print()
             print_table(console, ["tokenizer", "entries", "longest tokens"], _longest(self), "lrl")
+
+    def _cells(self, row: Evaluation, for_size: int | None) -> dict[str, str]:
+        """Return the figures of an evaluation by their headings."""
+        cells = {
+            "text": format_size(row.text.bytes),
+            "tokens": f"{row.tokens:,}",
+            "bytes/token": _shown(row.bytes_per_token, "{:.3f}".format),
+        }
+        if self.baseline is not None:
+            cells["ratio"] = _shown(row.ratio, "× {:.2f}".format)
+        cells |= {
+            "tokens/word": _shown(row.tokens_per_word, "{:.3f}".format),
+            "single bytes": _shown(row.single_byte_share, "{:.2%}".format),
+            "used": f"{row.used_share:.1%}",
+            "one thread": _shown(row.bytes_per_second, lambda rate: f"{format_size(rate)}/s"),
+        }
+        if for_size is not None:
+            hours = _shown(row.seconds_for(for_size), lambda seconds: str(timedelta(seconds=round(seconds))))
+            cells[f"{format_size(for_size)} take"] = hours
+        return cells
 
     def to_dict(self, for_size: int | None = None) -> dict[str, Any]:
         """Return everything for JSON, with the estimated seconds for a size if it is given."""
@@ -203,41 +219,6 @@ class EvaluationReport(Printable):
         }
 
 
-class _Figure(NamedTuple):
-    """A column: its heading, the figure of an evaluation, how it is written, and which of several is the best."""
-
-    heading: str
-    value: Callable[[Evaluation], float | None]
-    form: Callable[[float], str]
-    best: Callable[[Iterable[float]], float] | None = None
-
-    def cell(self, row: Evaluation, rows: Sequence[Evaluation]) -> str:
-        """Return the figure of an evaluation, with an asterisk if it is the best of `rows` and not all are the same."""
-        value = self.value(row)
-        text = "–" if value is None else self.form(value)
-        if self.best is None or len(rows) == 1:
-            return text
-        known = {other for other in map(self.value, rows) if other is not None}
-        return text + ("*" if len(known) > 1 and value == self.best(known) else " ")
-
-
-def _figures(report: EvaluationReport, for_size: int | None) -> list[_Figure]:
-    figures = [
-        _Figure("text", lambda row: row.text.bytes, format_size),
-        _Figure("tokens", lambda row: row.tokens, "{:,}".format),
-        _Figure("bytes/token", lambda row: row.bytes_per_token, "{:.3f}".format, max),
-        _Figure("tokens/word", lambda row: row.tokens_per_word, "{:.3f}".format, min),
-        _Figure("single bytes", lambda row: row.single_byte_share, "{:.2%}".format, min),
-        _Figure("used", lambda row: row.used_share, "{:.1%}".format),
-        _Figure("one thread", lambda row: row.bytes_per_second, lambda rate: f"{format_size(rate)}/s", max),
-    ]
-    if report.baseline is not None:
-        figures.insert(3, _Figure("ratio", lambda row: row.ratio, "× {:.2f}".format))
-    if for_size is not None:
-        figures.append(_Figure(f"{format_size(for_size)} take", lambda row: row.seconds_for(for_size), _hours))
-    return figures
-
-
 def _longest(report: EvaluationReport) -> Iterator[list[str]]:
     for name, tokenizer in report.tokenizers.items():
         first = [one_line(name), f"{tokenizer.vocab_size:,}"]
@@ -246,8 +227,8 @@ def _longest(report: EvaluationReport) -> Iterator[list[str]]:
             first = ["", ""]
 
 
-def _hours(seconds: float) -> str:
-    return str(timedelta(seconds=round(seconds)))
+def _shown(figure: float | None, form: Callable[[float], str]) -> str:
+    return "–" if figure is None else form(figure)
 
 
 def _quotient(numerator: float, denominator: float | None) -> float | None:

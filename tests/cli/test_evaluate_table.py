@@ -38,7 +38,7 @@ def test_tokenizers_are_listed_for_each_corpus() -> None:
     lines = [line.split() for line in shown(rows).splitlines()]
     assert [line[:2] for line in lines[1:3]] == [["a[b].txt", "first"], ["a[b].txt", "second[/]"]]
     assert [line[:3] for line in lines[3:5]] == [["all", "together", "first"], ["all", "together", "second[/]"]]
-    assert lines[2][:8] == ["a[b].txt", "second[/]", "1.0", "kB", "250", "4.000*", "×", "2.00"]
+    assert lines[2][:8] == ["a[b].txt", "second[/]", "1.0", "kB", "250", "4.000", "×", "2.00"]
 
 
 def test_one_tokenizer_has_a_row_for_each_corpus() -> None:
@@ -46,15 +46,6 @@ def test_one_tokenizer_has_a_row_for_each_corpus() -> None:
     assert "ratio" not in lines[0]
     assert lines[1][:6] == ["a.txt", "1.0", "kB", "500", "2.000", "2.500"]
     assert lines[2] == ["b.txt", "0", "bytes", "0", "–", "–", "–", "19.3%", "–"]
-
-
-def test_the_best_of_a_column_is_marked() -> None:
-    rows = [evaluation("a", tokens=400, seconds=2e-6), evaluation("b", tokens=250), evaluation("c", tokens=250)]
-    plain = shown(rows)
-    assert [line.count("*") for line in plain.splitlines()[1:4]] == [1, 3, 3]  # a: the fewest single bytes
-    assert "*: best of the corpus" in plain
-    same = shown([evaluation("a"), evaluation("b")])
-    assert "*" not in same.replace("*: best", "")
 
 
 def test_the_ratio_is_explained() -> None:

@@ -193,7 +193,6 @@ def test_words_that_are_cut_count_once(tmp_path: Path, monkeypatch: pytest.Monke
     for size in (1, 3, 1000):
         monkeypatch.setattr(MemoryBudget, "chunk_size", lambda _, __, size=size: size)
         monkeypatch.setattr(evaluation, "_CHUNK_SIZE", size)
-        monkeypatch.setattr(evaluation, "_BEGINNING", size)
         [row] = evaluate(make_tokenizer(), {"name": "both", "paths": paths})
         assert metrics(row) == oracle(make_tokenizer(), [*content.split(EOT), "hello"])
         assert row.seconds > 0
@@ -226,17 +225,6 @@ def test_end_of_text_strings_of_other_tokenizers_are_no_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     evaluate(make_tokenizer(special_tokens=()), write_files(tmp_path, [f"hello{EOT}".encode() * 9]))
-    assert not caplog.records
-
-
-def test_text_that_only_one_tokenizer_takes_for_special_tokens_is_reported(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    tokenizers = {"plain": make_tokenizer(), "other": make_tokenizer(special_tokens=(EOT, "[MASK][MASK]"))}
-    evaluate(tokenizers, write_files(tmp_path, [b"hello[MASK][MASK]" + b"hello" * 99]))
-    assert "other takes 12 bytes of " in caplog.text
-    caplog.clear()
-    evaluate(tokenizers, write_files(tmp_path, [b"hello[MASK][MASK]" + b"hello" * 999]))
     assert not caplog.records
 
 
