@@ -107,11 +107,10 @@ def test_files_that_look_binary(tmp_path: Path) -> None:
     ("options", "said"),
     [
         (
-            {"shard_tokens": 10},
-            "10 tokens in a file would make more than 2,500 files of 200.0 kB: .* such as 1000",
+            {"shard_tokens": 1},
+            "1 token in a file would make more than 25,000 files of 200.0 kB: .* such as 1000",
         ),
-        ({"shard_tokens": 10, "index": True}, "would make more than 3,750 files"),
-        ({"shard_tokens": 24}, "would make more than 1,040 files"),
+        ({"shard_tokens": 1, "index": True}, "would make more than 37,500 files"),
     ],
 )
 def test_a_flood_of_shards_is_refused(options: dict[str, Any], said: str, tmp_path: Path) -> None:

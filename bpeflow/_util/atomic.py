@@ -72,10 +72,14 @@ class NewFiles:
             self.temporary[path] = temporary
         return self.temporary[path]
 
-    def _publish(self) -> None:
+    def sync(self) -> None:
+        """Flush the files to disk. Raises `OSError`."""
         for path, temporary in self.temporary.items():
             with name_errors(path, temporary):
                 sync_file(temporary)
+
+    def _publish(self) -> None:
+        self.sync()
         self._are_durable = True
         publish(dict(reversed(self.temporary.items())), self.stale)
 

@@ -32,8 +32,8 @@ from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.dataset.corpus_encoder import BEGIN, ChunkEncoder, ChunkJoiner, CorpusEncoder, Place
 from bpeflow.dataset.encode_tasks import check_distributable, encoded_chunks
 from bpeflow.dataset.encoded_corpus import EncodedCorpus
-from bpeflow.dataset.finished import dependencies, encoding_result, finished_encoding
-from bpeflow.dataset.journal import place_of_journal
+from bpeflow.dataset.finished import encoding_result, finished_encoding
+from bpeflow.dataset.journal import finish_publishing
 from bpeflow.dataset.token_file import choose_dtype, choose_layout
 from bpeflow.dataset.token_set import TokenSet
 from bpeflow.dataset.token_writer import new_token_set
@@ -52,15 +52,14 @@ if TYPE_CHECKING:
 #: Number of special tokens that an error message lists.
 _SPECIAL_TOKENS_IN_ERROR = 5
 
-#: The most shards of fewer than a million tokens, as more files take longer than encoding. Larger shards may be as many
-#: as six digits can number. Estimated with tokens of this many bytes, which is more than texts have.
-_MOST_SMALL_SHARDS, _MOST_SHARDS, _LONG_TOKENS = 500, 1_000_000, 16
+#: The most shards, as more files take longer than encoding, and bytes of a token, more than in any text, to estimate it.
+_MOST_SHARDS, _LONG_TOKENS = 10_000, 16
 
 #: Remedy in the error message when memory runs out.
 _LESS_MEMORY = "use fewer threads (num_threads) or a smaller chunk_size; or add memory"
 
 #: Settings that do not affect the token files, or that the fingerprint has in another form.
-_NOT_IN_FINGERPRINT = frozenset({"input", "exclude", "overwrite", "resume", "num_threads", "engine"})
+_NOT_IN_FINGERPRINT = frozenset({"input", "exclude", "overwrite", "resume", "num_threads", "chunk_size", "engine"})
 
 log = logging.getLogger(__name__)
 
@@ -147,6 +146,7 @@ def encode_file(
     )
     check_distributable(corpus, settings.engine)
     facts = _describe(work, end, tokens)
+    finish_publishing(tokens)
     outputs = [file for existing in tokens.existing_files() for file in tokens.files_of(existing)]
     check_not_input(outputs, [file.name for entry in corpus.entries for file in entry.files])
     _check_shards(tokens, corpus.known_bytes)
@@ -159,16 +159,10 @@ def encode_file(
 
 def _finished(work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any]) -> EncodedCorpus | None:
     """With `resume`, return what complete files hold. Raise `AlreadyExistsError` for others without `overwrite`."""
-    options = tokens.options
-    with suppress(AlreadyExistsError) if options.overwrite else nullcontext():
-        try:
-            tokens.refuse_to_replace()
-        except AlreadyExistsError:
-            # Those that `overwrite` was replacing when the process was killed are not yet the result.
-            interrupted = options.overwrite and place_of_journal(tokens)[0].exists()
-            if options.resume and not interrupted and not work.corpus.main_process_only:
-                return finished_encoding(work, tokens, facts)
-            raise
+    with suppress(AlreadyExistsError) if tokens.options.overwrite else nullcontext():
+        if tokens.options.resume and not work.corpus.main_process_only and tokens.existing_files():
+            return finished_encoding(work, tokens, facts)
+        tokens.refuse_to_replace()
     return None
 
 
@@ -176,7 +170,7 @@ def _check_shards(tokens: TokenSet, size: int) -> None:
     """Raise `ConfigError` if shards are so small that `size` bytes of text make a flood of files."""
     shard_tokens = tokens.options.shard_tokens or size + 1
     shards = size // (_LONG_TOKENS * shard_tokens)
-    if shards > (_MOST_SMALL_SHARDS if shard_tokens < 1_000_000 else _MOST_SHARDS):
+    if shards > _MOST_SHARDS:
         few = min(10 ** len(str(size // 1000)), 100_000_000)  # so that there are at most some hundreds
         raise ConfigError(
             f"shard_tokens: {format_count(shard_tokens, 'token')} in a file would make more than "
@@ -237,8 +231,7 @@ def _resumable_fingerprint(work: CorpusEncoder, tokens: TokenSet, facts: Mapping
         if tokens.options.resume:
             raise ConfigError(f"resume: {reason}")
         return None
-    values = {**dependencies(facts, tokens.dtype, tokens.layout), "bpeflow": __version__}
-    return Fingerprint.of_files(values, work.corpus.entries)
+    return Fingerprint.of_files({**facts["settings"], "bpeflow": __version__}, work.corpus.entries)
 
 
 def _why_not_resumable(corpus: Corpus, options: EncodeSettings) -> str | None:
@@ -280,26 +273,34 @@ def encode_documents(tokenizer: Tokenizer, documents: Any, dst: str | Path, **ar
 def _describe(work: CorpusEncoder, end_token: str | None, tokens: TokenSet) -> dict[str, Any]:
     """Return the content of the sidecar besides its required fields."""
     encoder = work.encoder
-    tokenizer = encoder.tokenizer
+    tokenizer, separator = encoder.tokenizer, encoder.rules.delimiters.separator
+    digest = tokenizer_hash(tokenizer.to_spec())
     return {
         "skipped_documents": 0,
         "bad_records": 0,
         "text_bytes": 0,
         "split_documents": {},
         "tokenizer": {
-            "sha256": tokenizer_hash(tokenizer.to_spec()),
+            "sha256": digest,
             "vocab_size": tokenizer.vocab_size,
             "pattern": tokenizer.pattern,
             **({"normalizer": tokenizer.normalizer} if tokenizer.normalizer else {}),
         },
-        "separator": encoder.rules.delimiters.separator,
+        "separator": separator,
         "end_token": None if end_token is None else {"text": end_token, "id": encoder.end_id},
         "special_tokens": "as ids" if encoder.rules.delimiters.special_tokens else "as text",
         "invalid_utf8": encoder.rules.invalid_utf8,
         "bytes": work.corpus.known_bytes,
         "input": [{"path": file.name, "bytes": file.size} for entry in work.corpus.entries for file in entry.files],
         "samples": {source.name: asdict(source.sample) for source in work.corpus.sources if source.sample},
-        "settings": tokens.options.to_json({*EncodeSettings.model_fields} - _NOT_IN_FINGERPRINT - {"chunk_size"}),
+        "settings": {
+            **tokens.options.to_json({*EncodeSettings.model_fields} - _NOT_IN_FINGERPRINT),
+            "dtype": tokens.dtype,
+            "format": tokens.layout,
+            "separator": separator,
+            "end_token": end_token,
+            "tokenizer": f"{tokenizer.vocab_size:,} tokens, sha256 {digest[:16]}",
+        },
         "bpeflow": __version__,
     }
 

@@ -1,4 +1,4 @@
-"""What an encoding depends on, and what its token files hold; whether earlier ones are complete.
+"""What the token files of an encoding hold; whether earlier ones are complete.
 
 `encode_file` and a resumed one that finds nothing left to do return the same `encoding_result`.
 """
@@ -12,8 +12,6 @@ from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.dataset.corpus_encoder import CorpusEncoder
 from bpeflow.dataset.encoded_corpus import EncodedCorpus
 from bpeflow.dataset.token_file import (
-    DtypeName,
-    Layout,
     Split,
     TokenFile,
     load_document_offsets,
@@ -24,19 +22,6 @@ from bpeflow.dataset.token_file import (
 from bpeflow.dataset.token_set import TokenSet, already_exists
 from bpeflow.dataset.token_writer import TokenWriter
 from bpeflow.errors import FormatError
-
-
-def dependencies(facts: Mapping[str, Any], dtype: DtypeName, layout: Layout) -> dict[str, Any]:
-    """Return what token files depend on besides their input, given the content of their sidecar."""
-    tokenizer, end_token = facts["tokenizer"], facts["end_token"]
-    return {
-        **facts["settings"],
-        "dtype": dtype,
-        "format": layout,
-        "separator": facts["separator"],
-        "end_token": end_token and end_token["text"],
-        "tokenizer": f"{tokenizer['vocab_size']:,} tokens, sha256 {tokenizer['sha256'][:16]}",
-    }
 
 
 def encoding_result(
@@ -90,12 +75,12 @@ def finished_encoding(work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str,
     try:
         first, written = read_sidecar(path), path.stat().st_mtime_ns
         earlier = Fingerprint(
-            dependencies(first.facts, first.dtype, first.layout),
+            first.facts["settings"],
             [[file["path"], file["bytes"], None] for file in first.facts["input"]],
         )
         read = (file for entry in work.corpus.entries for file in entry.files)
         now = Fingerprint(
-            dependencies(facts, tokens.dtype, tokens.layout),
+            facts["settings"],
             [[file.name, file.size, file.modified if (file.modified or 0) > written else None] for file in read],
         )
         if changes := now.differences(earlier):
@@ -107,6 +92,6 @@ def finished_encoding(work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str,
             return encoding_result(work, tokens, first.facts, splits, work.corpus.known_bytes, 0.0)
     except (FormatError, OSError) as error:
         reason = f", but is not complete ({error})"
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, AttributeError):
         reason = f", and {sidecar_path(path).name} does not say how it was encoded"
     raise already_exists(path, reason)

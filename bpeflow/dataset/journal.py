@@ -5,10 +5,11 @@ the set have in their names. It is locked by the process that writes the set. It
 leaves nothing to resume. Then come lines of JSON, each with its checksum:
 
 ==============  ========================================================================================================
-the first line  the `Fingerprint` of the encoding
 checkpoints     one every `INTERVAL` seconds: the place in the corpus, statistics, and the lengths and checksums of the
                 parts that have changed since the checkpoint before. The token files are on disk up to these lengths.
-the last line   written before the token files get their names, as some of them may have theirs from then on
+                The `Fingerprint` of the encoding is a line before the first one.
+the last line   written when all token files are complete and on disk: the names that they get from then on, and the
+                earlier files to remove. If the process is killed meanwhile, the next one completes that.
 ==============  ========================================================================================================
 
 A token file only grows, so it is truncated to the last checkpoint to resume from there.
@@ -18,9 +19,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -30,6 +31,7 @@ from bpeflow._util.atomic import (
     checksummed,
     make_folder,
     name_errors,
+    publish,
     sync_folder,
     temporary_path,
     verified,
@@ -42,6 +44,9 @@ from bpeflow.flow.shared import Descriptor
 
 #: Seconds between two checkpoints. More: more work is lost. Fewer: more waiting for the disk.
 INTERVAL = 30.0
+
+#: The key of the names of token files in the last line.
+_PUBLISH = "publish"
 
 #: Larger than any process id, so the number of a set is not one of other temporary files (see `temporary_path`).
 _MOST_PROCESSES = 1 << 22
@@ -56,33 +61,33 @@ class Checkpoint:
         state: the last checkpoint without its parts.
         parts: of each split, the state of each token file (see `TokenWriter.state`).
         size: bytes of the journal up to the last whole line.
-        publishing: whether token files may have their names already.
     """
 
     fingerprint: Fingerprint
-    state: Mapping[str, Any] = field(default_factory=dict)
-    parts: dict[str, list[list[int]]] = field(default_factory=dict)
-    size: int = 0
-    publishing: bool = False
+    state: Mapping[str, Any]
+    parts: dict[str, list[list[int]]]
+    size: int
 
     @classmethod
     def read(cls, journal: Path) -> Checkpoint | None:
-        """Read a journal; None if it has no checkpoint. What follows a damaged line was not durable."""
-        with suppress(OSError, ValueError, KeyError, TypeError), journal.open("rb") as lines:
-            line = next(lines, b"")
-            checkpoint = cls(Fingerprint(**verified(json.loads(line))), size=len(line))
-            with suppress(ValueError):
-                for line in lines:
-                    checkpoint._add(verified(json.loads(line)), len(line))
-            return checkpoint if checkpoint.state else None
-        return None
+        """Read a journal; None if it has no checkpoint."""
+        (fingerprint, size), *lines = _read(journal) or [({}, 0)]
+        state: Mapping[str, Any] = {}
+        parts: dict[str, list[list[int]]] = {}
+        for state, length in lines:
+            size += length
+            for split, (first, states) in state["parts"].items():
+                parts.setdefault(split, [])[first:] = states
+        return cls(Fingerprint(**fingerprint), state, parts, size) if state else None
 
-    def _add(self, values: dict[str, Any], size: int) -> None:
-        self.publishing = "parts" not in values
-        for split, (first, states) in values.pop("parts", {}).items():
-            self.parts.setdefault(split, [])[first:] = states
-        self.state = values or self.state
-        self.size += size
+
+def _read(journal: Path) -> list[tuple[dict[str, Any], int]]:
+    """Return the lines of a journal with their sizes. What follows a damaged line was not durable."""
+    lines = []
+    with suppress(OSError, ValueError), journal.open("rb") as file:
+        for line in file:
+            lines.append((verified(json.loads(line)), len(line)))  # noqa: PERF401 -- those before a damaged one stay
+    return lines
 
 
 class Journal:
@@ -108,8 +113,6 @@ class Journal:
         be lost.
         """
         options, interrupted = tokens.options, self.checkpoint
-        if interrupted is not None and interrupted.publishing and not temporary_path(tokens.first, self.owner).exists():
-            interrupted = None  # its token files are complete
         if interrupted is None or not options.resume or self._fingerprint is None:
             if interrupted is not None and not options.overwrite:
                 raise AlreadyExistsError(
@@ -132,17 +135,45 @@ class Journal:
         """Whether it is time for a checkpoint."""
         return self._fingerprint is not None and monotonic() >= self._next
 
-    def save(self, values: Mapping[str, Any]) -> None:
-        """Append a line. What it says must be on disk already, but for the files' names. Raises `OSError`."""
+    def save(self, state: Mapping[str, Any]) -> None:
+        """Append a checkpoint. What it says must be on disk already, but for the files' names. Raises `OSError`."""
+        if not self.kept and self._fingerprint is not None:
+            self._append(asdict(self._fingerprint))
+        self._append(state)
+        self.kept = True
+        self._next = monotonic() + INTERVAL
+
+    def publish(self, names: Iterable[Path], stale: Iterable[Path]) -> None:
+        """Note that the token files are on disk, and get these names in this order, after stale ones are removed."""
+        self._append({_PUBLISH: [path.name for path in names], "stale": [path.name for path in stale]})
+
+    def _append(self, values: Mapping[str, Any]) -> None:
         sync_folder(self.path.parent)  # names before the line that mentions them
-        lines = [values] if self.kept or self._fingerprint is None else [asdict(self._fingerprint), values]
-        text = "".join(json.dumps(checksummed(line)) + "\n" for line in lines).encode()
+        text = json.dumps(checksummed(values)).encode() + b"\n"
         with name_errors(self.path):
             while text:
                 text = text[os.write(self._file.fileno(), text) :]
             os.fsync(self._file.fileno())
-        self.kept = True
-        self._next = monotonic() + INTERVAL
+
+
+def finish_publishing(tokens: TokenSet) -> None:
+    """Complete an encoding that was killed while its token files got their names.
+
+    Raises `FolderInUseError` if another process is writing the set, and `OSError`.
+    """
+    path, owner = place_of_journal(tokens)
+    if not path.exists():
+        return
+    with closing(_lock(path, tokens)):
+        lines = _read(path)
+        if not lines or _PUBLISH not in lines[-1][0]:
+            return
+        last, folder = lines[-1][0], tokens.path.parent
+        files = {folder / name: temporary_path(folder / name, owner) for name in last[_PUBLISH]}
+        left = {file: temporary for file, temporary in files.items() if temporary.exists()}
+        stale = [folder / name for name in last["stale"]]
+        publish(left, [file for file in stale if file in left or file not in files])
+        path.unlink()
 
 
 def place_of_journal(tokens: TokenSet) -> tuple[Path, int]:

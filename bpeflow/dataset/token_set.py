@@ -124,16 +124,10 @@ class TokenSet:
                 yield sidecar
 
     def refuse_to_replace(self) -> None:
-        """Raise `AlreadyExistsError` if a token file of the set exists, and `FormatError` if the first is a folder.
-
-        Exempt is what a process left that was killed while its files got their names: the first token file is missing,
-        and the sidecars of all others name it.
-        """
+        """Raise `AlreadyExistsError` if a token file of the set exists, and `FormatError` if the first is a folder."""
         check_replaceable(self.first)
-        existing = self.existing_files()
-        if self.first.exists() or not all(_place(path).get("first") == self.first.name for path in existing):
-            files = (file for path in existing for file in self.files_of(path) if file.exists())
-            raise already_exists(next(files, self.first))
+        for path in self.existing_files():
+            raise already_exists(next(file for file in self.files_of(path) if file.exists()))
 
     def owner(self, name: str) -> tuple[Path | None, bool]:
         """Return the token file that has a file of this name, if there is one, and whether it is a part."""

@@ -18,7 +18,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow._util.atomic import NewFiles, name_errors, new_files, sync_file, temporary_path
+from bpeflow._util.atomic import NewFiles, name_errors, new_files, sync_file
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.dataset import megatron
 from bpeflow.dataset.journal import Checkpoint, Journal, open_journal
@@ -297,11 +297,6 @@ class TokenSetWriter:
         """Number of documents that have ended so far."""
         return sum(split.documents for split in self.splits.values())
 
-    def paths(self) -> Iterator[Path]:
-        """Yield the paths of the token files."""
-        for split in self.splits.values():
-            yield from (part.path for part in split.parts)
-
     def write(self, ids: Ids, ends: NDArray[np.int64] = NO_ENDS) -> None:
         """Append ids, as `TokenWriter.write` does."""
         in_val = np.concatenate([self._open, self._draw(len(ends))])  # of the documents that end, and of the last one
@@ -330,12 +325,6 @@ class TokenSetWriter:
         documents = {split: writer.documents for split, writer in self.splits.items()}
         self.journal.save({**state, "tokens": self.tokens, "documents": documents, "parts": changed})
         self._files.kept = True
-        for split, writer in self.splits.items():
-            self._trim(writer.parts[changed[split][0] : -1])
-
-    def _trim(self, parts: Sequence[TokenWriter]) -> None:
-        for part in parts:
-            part.trim(self._files.temporary[part.path])
 
     def _draw(self, count: int) -> NDArray[np.bool_]:
         chosen: NDArray[np.bool_] = self._numbers.random_raw(count) < self._threshold
@@ -345,8 +334,8 @@ class TokenSetWriter:
         """Complete the files, and write their sidecars. Raises `OSError` if writing fails."""
         for split, writer in self.splits.items():
             writer.parts[-1].finish()
-            self._trim(writer.parts[self._durable[split] :])
             for number, part in enumerate(writer.parts):
+                part.trim(self._files.temporary[part.path])
                 self._write_sidecar(part, self._set.describe(split, number, len(writer.parts)))
 
     def _write_sidecar(self, part: TokenWriter, place: Mapping[str, Any]) -> None:
@@ -389,22 +378,9 @@ def new_token_set(
     """
     with open_journal(tokens, fingerprint) as journal, ExitStack() as streams, new_files() as files:
         files.owner, files.kept = journal.owner, journal.kept
-        if journal.checkpoint is not None and journal.checkpoint.publishing:
-            _take_back(tokens, journal)
         writer = TokenSetWriter(tokens, facts, files, streams, journal)
         yield writer
         writer.finish()
         files.stale = [*tokens.stale_files(files.temporary)]
-        if journal.kept:
-            journal.save({})
-
-
-def _take_back(tokens: TokenSet, journal: Journal) -> None:
-    """Give the files that had their names already their temporary names again. The first one was to be the last."""
-    assert journal.checkpoint is not None  # noqa: S101 -- for the type checker
-    for split in tokens.splits:
-        for number in range(len(journal.checkpoint.parts[split])):
-            for path in tokens.files_of(tokens.file(split, number)):
-                temporary = temporary_path(path, journal.owner)
-                if not temporary.exists() and path.exists():
-                    Path(os.path.realpath(path)).rename(temporary)
+        files.sync()
+        journal.publish(reversed(files.temporary), files.stale)

@@ -59,7 +59,7 @@ def write(tokens: TokenSet, documents: list[list[int]], cuts: list[int]) -> list
             writer.write(ids[start:end], ends[done : max(last, done)] - start)
             done = max(last, done)
         writer.write(ids[:0], ends[done:] - len(ids))
-    return [*writer.paths()]
+    return [part.path for split in writer.splits.values() for part in split.parts]
 
 
 def shards_by_definition(documents: list[list[int]], limit: int) -> list[list[list[int]]]:
@@ -322,26 +322,36 @@ class Killed(BaseException):
     """The end of the process."""
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
 def test_at_any_moment_the_set_is_complete_or_has_no_first_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overwrite: bool
 ) -> None:
-    """If the process is killed between two renames, the next run replaces the rest without being asked."""
-    rename, states = Path.replace, []
+    """If the process is killed between two steps, the next encoding completes the set, whatever it is told to do."""
+    states = []
+    if overwrite:
+        encode_set(tmp_path, 8, shard_tokens=2)
 
-    def spy(self: Path, target: Path) -> Path:
-        states.append({name for name in contents(tmp_path) if not name.endswith(".part")})
-        return rename(self, target)
+    def spy(step: Any) -> Any:
+        def before(path: Path, *arguments: Any, **options: Any) -> Any:
+            if any(".ckpt." in name for name in contents(tmp_path)):
+                states.append(contents(tmp_path))
+            return step(path, *arguments, **options)
+
+        return before
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", spy)
-        encode_set(tmp_path, 5)
+        patch.setattr(Path, "replace", spy(Path.replace))
+        patch.setattr(Path, "unlink", spy(Path.unlink))
+        encode_set(tmp_path, 5, overwrite=overwrite)
     complete = contents(tmp_path)
-    assert len(states) == len(complete) == 9
-    assert all("train_000000.bin" not in state for state in states)
-    for state in states:
-        for name in complete.keys() - state:
-            (tmp_path / name).unlink(missing_ok=True)
-        encode_set(tmp_path, 5)
+    assert len(states) > 9
+    for state in states[1:]:
+        for name in contents(tmp_path):
+            (tmp_path / name).unlink()
+        for name, content in state.items():
+            (tmp_path / name).write_bytes(content)
+        with pytest.raises(AlreadyExistsError):
+            encode_set(tmp_path, 7)
         assert contents(tmp_path) == complete
 
 
