@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 #: Number of special tokens that an error message lists.
 _SPECIAL_TOKENS_IN_ERROR = 5
 
-#: The most shards, as more files take longer than encoding, and bytes of a token, more than in any text, to estimate it.
+#: The most shards, as more files take longer than encoding, and bytes of a token, more than texts have, to estimate it.
 _MOST_SHARDS, _LONG_TOKENS = 10_000, 16
 
 #: Remedy in the error message when memory runs out.
