@@ -114,15 +114,13 @@ def _hint(name: str) -> str:
     """Return what to use instead of a name, as the end of a message."""
     if name.startswith("_"):
         return ""
-    from bpeflow._util.text import close_matches
+    from bpeflow._util.text import suggestion
     from bpeflow.tokenizer.tokenizer import Tokenizer
 
     method = "from_pretrained" if name == "get_encoding" else name
     if hasattr(Tokenizer, method):
         return f"; use bpeflow.Tokenizer.{method}"
-
-    known = {public.lower(): public for public in __all__}
-    return "".join(f"; did you mean {known[close]!r}?" for close in close_matches(name.lower(), known))
+    return suggestion(name, __all__)
 
 
 def __dir__() -> list[str]:

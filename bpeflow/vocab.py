@@ -432,8 +432,10 @@ class Vocab(Mapping[int, bytes]):
         >>> Vocab.build([(b"t", b"h")], ["<s>"]).extend([(b"th", b"e")], ["<s>", "<pad>"]).tokens[256:]
         (b'<s>', b'th', b'<pad>', b'the')
         """
-        builder = _VocabBuilder(True, self.tokens, self.reusable_ids(special_tokens=reuse_tokens))
         specials = dict(self.special_tokens)
+        known = {mergeable_bytes(token): i for token, i in specials.items()} if reuse_tokens else {}
+        known |= {token: i for i, token in enumerate(self.ordinary_tokens)}
+        builder = _VocabBuilder(True, self.tokens, known)
         for token in _as_texts(special_tokens):
             if token not in specials:
                 specials[token] = builder.add_special(token) if reuse_tokens else builder.append(special_bytes(token))
@@ -450,20 +452,6 @@ class Vocab(Mapping[int, bytes]):
         if not {*chain.from_iterable(self.merges)} <= {*self.tokens}:
             self.merge_ids  # noqa: B018 (raises, unless a special token stands for the part)
         return self
-
-    def reusable_ids(self, *, special_tokens: bool) -> dict[bytes, int]:
-        """Return the id of each string whose token a new merge would not make again.
-
-        Args:
-            special_tokens: whether merges also yield special tokens, as in HuggingFace tokenizers.
-
-        Raises:
-            FormatError: as for `merge_ids`.
-        """
-        specials = {mergeable_bytes(token): i for token, i in self.special_tokens.items()} if special_tokens else {}
-        ids = specials | {token: i for i, token in enumerate(self.ordinary_tokens)}
-        ids.pop(b"", None)
-        return ids
 
     @property
     def longest_token(self) -> bytes:

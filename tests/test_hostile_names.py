@@ -61,8 +61,14 @@ def test_the_summary_and_warnings_are_one_line_each_for_any_folder_name(
         (["--input", "@.", "--vocab_size", "260"], "cannot read the list of inputs .: Is a directory"),
         (["merge", "--counts", "/dev/zero", "--vocab_size", "260"], "no counts at /dev/zero"),
         (["convert", "/dev/zero", "made", "--to", "gpt2"], "/dev/zero: is neither a regular file nor a folder"),
-        (["encode", "--tokenizer", "t", "--input", "text", "--out", "."], ".: is a folder; output can only create"),
-        (["encode", "--tokenizer", "t", "--input", "text", "--out", "/dev/full"], "/dev/full: is a device, a pipe"),
+        (
+            ["encode", "--tokenizer", "t", "--input", "text", "--out", "."],
+            "--out: .: is a folder; output can only create",
+        ),
+        (
+            ["encode", "--tokenizer", "t", "--input", "text", "--out", "/dev/full"],
+            "--out: /dev/full: is a device, a pipe",
+        ),
         (["decode", "--tokenizer", "t", "--input", ".", "--out", "made"], ".: is a folder, not a token file"),
     ],
 )
@@ -93,7 +99,11 @@ LONG, VERY_LONG = "a" * (245 - len(str(os.getpid()))), "a" * 260
         (["encode", "--tokenizer", "t", "--input", "broken", "--out", f"{LONG}.npy", "--index"], f"{LONG}.npy"),
         (
             ["encode", "--tokenizer", "t", "--input", "broken", "--out", f"{LONG}.bin", "--shard_tokens", "9"],
-            f"{LONG}_000000.bin",
+            f"{LONG}.bin",
+        ),
+        (
+            ["encode", "--tokenizer", "t", "--input", "broken", "--out", f"{LONG[:-4]}.bin", "--shard_tokens", "9"],
+            f"{LONG[:-4]}_000000.bin",
         ),
         (["decode", "--tokenizer", "t", "--input", "ids.bin", "--out", f"{LONG}.txt"], f"{LONG}.txt"),
         (["convert", "t", f"{LONG}.json"], f"{LONG}.json"),

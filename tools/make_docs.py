@@ -32,7 +32,7 @@ _INTERNAL = {
     "PretokenCounts": {"kept_in", "unload", "with_pattern", "with_cut", "dump"},
     "Tokenizer": {"from_spec", "to_spec"},
     "TrainResult": {"describe"},
-    "Vocab": {"from_merge_ids", "replaced", "annotated", "packed_sides", "packed", "reusable_ids"},
+    "Vocab": {"from_merge_ids", "replaced", "annotated", "packed_sides", "packed"},
 }
 
 #: Sections of docstrings, and their headings on the page.
@@ -160,11 +160,14 @@ def _entry(name: str, value: Any, level: str) -> Iterator[str]:
 
 def _signature(value: Any) -> str:
     signature = inspect.signature(value)
-    signature = getattr(signature, "written", signature)
     parameters = [
-        parameter for name, parameter in signature.parameters.items() if name not in ("self", "cls", "_unknown")
+        parameter
+        for name, parameter in signature.parameters.items()
+        if name not in ("self", "cls", "_unknown") and parameter.default is not ...  # a setting (`takes_settings`)
     ]
     shown = [*map(_parameter, parameters)]
+    typed = inspect.get_annotations(value).items() if inspect.isfunction(value) else ()
+    shown += [f"**{name}: {kind}" for name, kind in typed if str(kind).startswith("Unpack[")]
     keyword = next((i for i, parameter in enumerate(parameters) if parameter.kind == parameter.KEYWORD_ONLY), None)
     if keyword is not None:
         shown.insert(keyword, "*")

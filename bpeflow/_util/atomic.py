@@ -140,16 +140,10 @@ def publish(files: Mapping[Path, Path], stale: Iterable[Path] = ()) -> None:
 
 @contextmanager
 def name_errors(path: Path, temporary: Path | None = None) -> Iterator[None]:
-    """Add the path to an `OSError` that names no file, or the temporary one.
-
-    Raises `FormatError` if there cannot be a temporary file in its folder, such as one below ``/proc``.
-    """
+    """Add the path to an `OSError` that names no file, or the temporary one."""
     try:
         yield
     except OSError as error:
-        is_missing = error.errno == errno.ENOENT and error.filename == str(temporary)
-        if is_missing and temporary and temporary.parent.is_dir():
-            raise FormatError(f"{path}: its folder does not let files be created, so write elsewhere") from error
         if error.errno is not None and error.filename in (None, str(temporary)):
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
@@ -294,9 +288,7 @@ _CHECKSUM = "sha256"
 
 
 def checksummed(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `body` with its checksum added, whose key it must not have."""
-    if _CHECKSUM in body:
-        raise ValueError(f"the key {_CHECKSUM} is that of the checksum")
+    """Return `body` with its checksum added."""
     return {**body, _CHECKSUM: _digest(json.loads(json.dumps(body)))}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import IO, Any
 
 from bpeflow.errors import OutputError
@@ -33,11 +32,6 @@ class LenientStream:
             except (OSError, ValueError) as error:  # ValueError: it was closed meanwhile
                 self._fail(error)
         return len(text)
-
-    def writelines(self, lines: Iterable[str]) -> None:
-        """Write several texts, unless a write has failed."""
-        for line in lines:
-            self.write(line)
 
     def flush(self) -> None:
         """Flush the stream, unless a write has failed."""

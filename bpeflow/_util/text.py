@@ -73,7 +73,7 @@ def close_matches(word: str, known: Iterable[str], n: int = 1) -> list[str]:
     from difflib import get_close_matches  # only needed after a mistake
 
     known = [other for other in known if other.strip("-") not in _NEVER_SUGGESTED]
-    return get_close_matches(word, known, n, cutoff=0.61)  # at .6, `verbose` is like `eos`
+    return get_close_matches(word, known, n, cutoff=0.7)  # `cl100k_base` is still like `cl100k`
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from importlib.metadata import version
 
+from bpeflow import __version__
 from bpeflow._util.native import build_records
 from bpeflow.backends import BACKENDS
 from bpeflow.cli.parser import Parser
@@ -46,6 +47,7 @@ def run_backends(options: Namespace) -> None:
 
 
 def _details() -> Iterator[tuple[str, str]]:
+    yield "bpeflow", __version__
     yield "Python", f"{platform.python_version()}, {sys.executable}"
     yield "platform", platform.platform()
     yield "numpy", version("numpy")

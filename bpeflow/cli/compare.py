@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -18,6 +19,7 @@ from bpeflow._util.text import format_count, format_size
 from bpeflow.backends import BACKENDS, choose_backend
 from bpeflow.cli.merge import NOT_LEARNING, read_counts, settings_for_learning
 from bpeflow.cli.parser import Parser, add_counts_flag, add_figures_flag, names, number, numbers
+from bpeflow.cli.progress import set_up_logging
 from bpeflow.cli.settings import add_run_flags, settings_of
 from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
@@ -27,7 +29,8 @@ from bpeflow.look.tables import output_console, print_json, print_table
 from bpeflow.run_dir.run_files import start_report
 from bpeflow.training.learn import LearnedMerges, learn_with_settings
 from bpeflow.training.task import resolve_initial
-from bpeflow.vocab import Merge
+
+log = logging.getLogger(__name__)
 
 _DESCRIPTION = """\
 Learn the same merges with several backends in turn, and check that the results are equal. A table shows for each the
@@ -93,13 +96,10 @@ def run_compare(options: Namespace) -> None:
     counts, path, earlier = read_counts(options.counts)
     settings = settings_for_learning(earlier, path, options.counts, options.config, settings_of(options))
     settings, base = resolve_initial(settings)
-    progress = Console(stderr=True, quiet=options.quiet, highlight=False)
+    set_up_logging(options.quiet)
     if any(contender.backend == "python" for contender in entrants) and not options.backends:
-        progress.print("the python backend takes part, and may take minutes: --backends names others")
-    learned = compare(
-        counts, settings.for_learning(), entrants, options.rounds, base,
-        on_result=lambda contender: progress.print(f"{contender}: {contender.seconds[-1]:.3f} s"),
-    )  # fmt: skip
+        log.info("the python backend takes part, and may take minutes: --backends names others")
+    learned = compare(counts, settings.for_learning(), entrants, options.rounds, base)
     if options.json is not None:
         figures = {
             **{name: value for name, value in asdict(start_report(settings)).items() if value is not None},
@@ -109,9 +109,8 @@ def run_compare(options: Namespace) -> None:
             "contenders": [contender.to_dict() for contender in entrants],
         }
         print_json(figures, options.json)
-    if options.json == Path("-"):
-        return
-    print_comparison(output_console(), counts, learned, entrants)
+    if options.json != Path("-"):
+        print_comparison(output_console(), counts, learned, entrants)
 
 
 def print_comparison(
@@ -154,12 +153,11 @@ def compare(
     entrants: Sequence[Contender],
     rounds: int,
     base: TokenizerSpec | None = None,
-    on_result: Callable[[Contender], object] = str,
 ) -> LearnedMerges:
     """Let every contender, of which there is at least one, learn `rounds` times, in turn, and return the merges.
 
     Each round starts with the next contender, so that none always runs on a machine warmed up by the same other one.
-    `on_result` is called after each measurement. Raises `BackendsDifferError` at the first difference.
+    Raises `BackendsDifferError` at the first difference.
     """
     reference: tuple[Contender, LearnedMerges] | None = None
     for turn in range(rounds * len(entrants)):
@@ -171,20 +169,12 @@ def compare(
         contender.statistics.append(asdict(learned.statistics))
         reference = reference or (contender, learned)
         _check_equal(*reference, contender, learned)
-        on_result(contender)
+        log.info("%s: %.3f s", contender, contender.seconds[-1])
     return learned
 
 
 def _check_equal(one: Contender, expected: LearnedMerges, other: Contender, found: LearnedMerges) -> None:
-    both = enumerate(zip_longest(*(zip(learned.pairs, learned.counts, strict=True) for learned in (expected, found))))
-    for rank, (ours, theirs) in both:
+    merges = (zip(learned.pairs, learned.counts, strict=True) for learned in (expected, found))
+    for rank, (ours, theirs) in enumerate(zip_longest(*merges, fillvalue="no more merges")):
         if ours != theirs:
-            what = f"{one} learned {_describe(ours)}, {other} {_describe(theirs)}"
-            raise BackendsDifferError(f"merge {rank} differs: {what}; please report this")
-
-
-def _describe(learned: tuple[Merge, int] | None) -> str:
-    if learned is None:
-        return "no more merges"
-    (left, right), count = learned
-    return f"{left!r} {right!r} ({count:,} times)"
+            raise BackendsDifferError(f"merge {rank} differs: {one}: {ours}, {other}: {theirs}; please report this")

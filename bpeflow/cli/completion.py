@@ -11,7 +11,7 @@ from bpeflow._util.machine import load_extra
 from bpeflow.backends import BACKENDS
 from bpeflow.cli.main import COMMANDS, load_command
 from bpeflow.cli.parser import Parser
-from bpeflow.cli.wording import SETTING
+from bpeflow.cli.settings import SETTING
 from bpeflow.config import Settings, all_settings
 from bpeflow.config.encoding import EncodeSettings
 from bpeflow.formats.any_format import FORMATS

@@ -5,13 +5,12 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from rich.text import Text
 
 from bpeflow._util.text import format_count, format_size, one_line, short_names
-from bpeflow.cli.parser import Parser, add_quiet_flag
+from bpeflow.cli.parser import Parser, add_quiet_flag, add_tokenizer
 from bpeflow.cli.progress import observing
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
 from bpeflow.errors import ConfigError
@@ -46,10 +45,8 @@ _PRETOKENS = 20
 def diff_parser() -> Parser:
     """Return the parser of its flags."""
     parser = Parser("diff", _DESCRIPTION, "A B [flags]")
-    for name, which in (("first", "A"), ("second", "B")):
-        parser.add_argument(
-            name, metavar=which, type=Path, help="run folder, tokenizer in any known format, or published name"
-        )
+    add_tokenizer(parser, "first", "A")
+    add_tokenizer(parser, "second", "B")
     parser.add_argument("--text", metavar="TEXT", help="text to encode with both")
     add_corpus_flags(parser)
     parser.add_argument("--json", action="store_true", help="print everything as JSON, with all tokens of all lists")

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import logging
-import shutil
-import sys
 from argparse import Namespace
-from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
 
-from bpeflow._util.text import format_count, format_size, one_line, short_repr
-from bpeflow.cli.parser import Parser, add_quiet_flag, add_tokenizer_flag, description
+from bpeflow._util.text import format_count, format_size, one_line
+from bpeflow.cli.parser import Parser, add_quiet_flag, add_tokenizer_flag, description, output_file
 from bpeflow.cli.progress import observing, print_summary
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
 from bpeflow.config.encoding import EncodeSettings
 from bpeflow.dataset.decode import decode_file
 from bpeflow.dataset.encode import encode_file
-from bpeflow.dataset.encoded_corpus import EncodedCorpus
-from bpeflow.errors import ConfigError, OutputError
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
@@ -29,7 +22,7 @@ Encode a corpus to a token file: the ids of its documents, concatenated, as litt
 sidecar (train.bin.json) describes it; --index also writes where each document starts (train.bin.idx, uint64).
 
 --shard_tokens divides the file into train_000000.bin and so on, between documents, and --val_fraction chooses documents
-at random for val.bin. --engine ray encodes on a Ray cluster. --out - prints the ids in binary, once all are complete.
+at random for val.bin. --engine ray encodes on a Ray cluster.
 
 For untrusted JSON Lines, Parquet or files of one document each, add --special_tokens_as_text --separator ''
 --end_token '<|endoftext|>'. Without a separator, a text file with several documents becomes a single one.
@@ -46,10 +39,7 @@ def encode_parser() -> Parser:
     """Return the parser of its flags."""
     parser = Parser("encode", _ENCODE, "--tokenizer PATH --input PATH ... --out FILE [flags]")
     add_tokenizer_flag(parser)
-    parser.add_argument(
-        "--out", "-o", metavar="FILE", type=Path, required=True,
-        help="token file to write, or - for the ids on standard output",
-    )  # fmt: skip
+    parser.add_argument("--out", "-o", metavar="FILE", type=output_file, required=True, help="token file to write")
     add_corpus_flags(parser, EncodeSettings)
     add_quiet_flag(parser)
     return parser
@@ -58,49 +48,15 @@ def encode_parser() -> Parser:
 def run_encode(options: Namespace) -> None:
     """Encode a corpus."""
     settings = corpus_of(options, EncodeSettings)
-    if isinstance(options.tokenizer, list):
-        raise ConfigError(f"{options.config}: tokenizer: encode takes one, found {short_repr(options.tokenizer)}")
-    if str(options.out) == "-":
-        _check_piped(settings)
-        with TemporaryDirectory() as folder:
-            _encode_to(Path(folder, "ids.bin"), settings, options)
-            _copy_to_standard_output(Path(folder, "ids.bin"))
-    else:
-        try:
-            encoded = _encode_to(Path(options.out), settings, options)
-        except BaseException as error:
-            for note in getattr(error, "__notes__", ()):
-                log.info("%s", note)
-            raise
-        print_summary(encoded.describe(), options.quiet)
-
-
-def _encode_to(out: Path, settings: dict[str, Any], options: Namespace) -> EncodedCorpus:
-    with observing(options.quiet) as observer:
-        tokenizer = Tokenizer.from_pretrained(options.tokenizer, **description(options))
-        return encode_file(tokenizer, settings.pop("inputs"), out, observer=observer, **settings)
-
-
-def _check_piped(settings: Mapping[str, Any]) -> None:
-    """Raise `ConfigError` for settings that need files, or a terminal in place of a pipe."""
-    needs_file = ("index", "shard_tokens", "val_fraction", "resume", "engine.kind", "engine")
-    given = [key for key in needs_file if settings.get(key)]
-    if settings.get("format") not in (None, "bin"):
-        given.append("format")
-    if given:
-        raise ConfigError(f"--out -: standard output takes the ids of one file in binary; {given[0]} needs a file")
-    if sys.stdout.isatty():
-        raise ConfigError("--out -: the ids are binary, so send them to a pipe or a file; show --ids prints numbers")
-
-
-def _copy_to_standard_output(path: Path) -> None:
-    """Copy a finished file to standard output. Raises `OutputError` if that is closed or full."""
-    with path.open("rb") as file:
-        try:
-            shutil.copyfileobj(file, sys.stdout.buffer)
-            sys.stdout.buffer.flush()
-        except OSError as error:
-            raise OutputError(f"cannot write to standard output: {error.strerror}") from error
+    try:
+        with observing(options.quiet) as observer:
+            tokenizer = Tokenizer.from_pretrained(options.tokenizer, **description(options))
+            encoded = encode_file(tokenizer, settings.pop("inputs"), options.out, observer=observer, **settings)
+    except BaseException as error:
+        for note in getattr(error, "__notes__", ()):
+            log.info("%s", note)
+        raise
+    print_summary(encoded.describe(), options.quiet)
 
 
 # ---- decode ----

@@ -9,7 +9,7 @@ from typing import Any
 from bpeflow._util.text import short_names
 from bpeflow.cli.parser import Parser, add_description_flags, add_figures_flag, add_quiet_flag, description, size
 from bpeflow.cli.progress import observing
-from bpeflow.cli.settings import add_corpus_flags, as_list, corpus_of
+from bpeflow.cli.settings import add_corpus_flags, corpus_of
 from bpeflow.dataset.evaluate import evaluate
 from bpeflow.look.tables import output_console, print_json
 from bpeflow.tokenizer.tokenizer import Tokenizer
@@ -49,7 +49,7 @@ def run_evaluate(options: Namespace) -> None:
     """Measure tokenizers."""
     corpus = corpus_of(options)
     with observing(options.quiet) as observer:
-        paths, described = as_list(options.tokenizer), description(options)
+        paths, described = options.tokenizer, description(options)
         tokenizers: Any = paths
         if any(described.values()):
             names = short_names(paths)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import atexit
 import errno
 import os
+import re
 import signal
 import sys
 import threading
 import time
+from ast import literal_eval
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import IO, NoReturn, cast
+from shlex import quote
+from typing import IO, NoReturn
 
 from bpeflow._util.streams import LenientStream
 from bpeflow._util.text import one_line
-from bpeflow.cli.wording import worded
 from bpeflow.errors import (
     BackendUnavailableError,
     BpeflowError,
@@ -56,6 +58,10 @@ _REMEDIES = {
     errno.EACCES: "check who may read and write there",
     errno.EIO: "check the disk or the network",
 }
+
+
+#: A keyword argument with its value, which is a literal of Python.
+_KEYWORD = re.compile(r"""(?<![^ (])([a-z]\w*)=(True|\d+|'[^']*'|"[^"]*"|\[[^]]*\]|\{[^}]*\})(?![\w/]|[,.]\w)""")
 
 
 class SignalInterrupt(KeyboardInterrupt):
@@ -181,10 +187,31 @@ def _stage_of(error: BaseException | None) -> str:
 
 
 def _fail(lines: Sequence[str], status: int) -> int:
+    messages = LenientStream(sys.stderr)
     for line in lines:
-        print(f"bpeflow: {one_line(worded(line))}", file=_messages())
+        messages.write(f"bpeflow: {one_line(with_flags(line))}\n")
+    messages.flush()
     return status
 
 
-def _messages() -> IO[str]:
-    return cast("IO[str]", LenientStream(sys.stderr))
+# ---- the library's messages ----
+
+
+def with_flags(message: str) -> str:
+    """Return a message of the library with keyword arguments as flags.
+
+    >>> with_flags("use bad_records='skip', or resume=True")
+    'use --bad_records skip, or --resume'
+    """
+    return _KEYWORD.sub(_as_flag, message)
+
+
+def _as_flag(keyword: re.Match[str]) -> str:
+    try:
+        value = literal_eval(keyword[2])
+    except (SyntaxError, ValueError):  # a text of the user's
+        return keyword[0]
+    if isinstance(value, dict):
+        value = ",".join(f"{name}={inner}" for name, inner in value.items())
+    words = [] if value is True else value if isinstance(value, list) else [value]
+    return " ".join([f"--{keyword[1]}", *(quote(str(word)) for word in words)])

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from pathlib import Path
 
 from rich.console import Console
 
 from bpeflow._util.text import format_count, format_size, one_line
-from bpeflow.cli.parser import Parser, add_description_flags, add_quiet_flag, description
+from bpeflow.cli.parser import Parser, add_description_flags, add_quiet_flag, add_tokenizer, description
 from bpeflow.cli.progress import observing
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
 from bpeflow.look.render import to_json
@@ -54,9 +53,7 @@ _REASONS = {
 def inspect_parser() -> Parser:
     """Return the parser of its flags."""
     parser = Parser("inspect", _DESCRIPTION, "TOKENIZER [flags]")
-    parser.add_argument(
-        "tokenizer", metavar="TOKENIZER", type=Path, help="run folder, tokenizer in any known format, or published name"
-    )
+    add_tokenizer(parser)
     add_description_flags(parser)
     add_corpus_flags(parser)
     parser.add_argument("--json", action="store_true", help="print everything as JSON, with all tokens of all lists")

@@ -13,9 +13,8 @@ from typing import IO, TYPE_CHECKING, cast
 
 from bpeflow import __version__
 from bpeflow._util.streams import LenientStream, OutputStream
-from bpeflow._util.text import close_matches
+from bpeflow._util.text import unknown_name
 from bpeflow.cli.exit import end_on_signals, exit_status
-from bpeflow.cli.wording import begin_wording
 from bpeflow.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -67,13 +66,12 @@ Examples
   bpeflow encode --tokenizer runs/mine --input 'corpus/*.txt' --out train.bin
 
 `bpeflow help COMMAND` describes a command and its flags; --version prints the
-version, with --verbose also how it was built."""
+version, and `bpeflow backends --verbose` how it was built."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command, `train` by default, and return the exit status."""
     argv = [_with_underscores(argument) for argument in (sys.argv[1:] if arguments is None else arguments)]
-    begin_wording()
     try:
         _set_up_process()
         output, messages = OutputStream(sys.stdout), LenientStream(sys.stderr)
@@ -92,28 +90,18 @@ def _run(argv: Sequence[str]) -> int:
     name, rest = (argv[0], argv[1:]) if argv else ("", [])
     if name in ("-V", "--version"):
         print(f"bpeflow {__version__}")  # noqa: T201
-        if not rest:
-            return 0
-        name = "backends"  # with --verbose
-    elif name in ("", "help", "-h", "--help") and (not rest or rest[0] in ("help", "-h", "--help")):
-        print(_list_commands())  # noqa: T201
-        return 0 if argv else 2
-    elif name == "help" or (name in ("-h", "--help") and rest[0] in COMMANDS):
+        return 0
+    if name in ("", "help", "-h", "--help"):
+        if not rest or rest[0] in ("help", "-h", "--help"):
+            print(_list_commands())  # noqa: T201
+            return 0 if argv else 2
         name, rest = rest[0], ["--help"]
     elif name.startswith("-"):
         name, rest = "train", argv
     if name not in COMMANDS:
-        close = close_matches(name, COMMANDS)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(COMMANDS)}"
-        if os.path.exists(name) or {*name} & {*"./*"}:  # noqa: PTH110 (pathlib takes time to import)
-            from shlex import quote  # only needed after a mistake
-
-            hint = f"to train on a file: bpeflow --input {quote(name)}"
-        raise ConfigError(f"unknown command {name!r}; {hint}")
+        raise ConfigError(f"{unknown_name('command', name, COMMANDS)}; to train on a file: bpeflow --input FILE")
     parser, run = load_command(name)
-    options = parser.parse(rest)
-    begin_wording(parser.settings, options)
-    run(options)
+    run(parser.parse(rest))
     return 0
 
 

@@ -10,10 +10,10 @@ from typing import Any
 from bpeflow.cli.parser import Parser, add_counts_flag
 from bpeflow.cli.settings import add_run_flags, settings_of
 from bpeflow.cli.training import run_training
-from bpeflow.config import COUNT_ONLY, Settings, all_settings, load_values, make_settings, override, replace
+from bpeflow.config import COUNT_ONLY, Settings, load_values, make_settings, override, replace
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.errors import ConfigError, SettingsError
-from bpeflow.run_dir.layout import COUNTS_FILE, FIRST_STAGE, Phase, phase_of
+from bpeflow.errors import ConfigError
+from bpeflow.run_dir.layout import COUNTS_FILE, Phase, phase_of
 from bpeflow.run_dir.resume import (
     counts_to_resume,
     folder_of_counts,
@@ -39,15 +39,10 @@ was asked for, such as runs/mine-16000.
 #: Settings that do not concern learning.
 NOT_LEARNING = COUNT_ONLY | {"skip_merge", "engine", "monitor"}
 
-#: Why settings of counting are refused.
-_COUNTS_AGAIN = "concerns counting, which merge does not repeat: train again for another value"
-
 
 def merge_parser() -> Parser:
     """Return the parser of its flags."""
     parser = Parser("merge", _DESCRIPTION, "--counts PATH [flags]")
-    counting = (setting for setting in all_settings(Settings) if setting.key in COUNT_ONLY)
-    parser.refused |= {flag: _COUNTS_AGAIN for setting in counting for flag in setting.flags or ()}
     add_counts_flag(parser, required=False)  # not with --resume
     add_run_flags(parser, NOT_LEARNING)
     return parser
@@ -60,7 +55,7 @@ def run_merge(options: Namespace) -> None:
     if counts is None and flags.get("resume") and flags.get("out_dir"):
         counts = counts_to_resume(flags) or Path(flags["out_dir"])
     if counts is None:
-        raise ConfigError("missing: --counts (see bpeflow merge --help)")
+        raise ConfigError("missing: --counts, or --out_dir with --resume")
     merge(counts, options.config, flags, options.quiet)
 
 
@@ -70,9 +65,6 @@ def merge(source: Path, config: Path | None, overrides: Mapping[str, Any], quiet
     if path.suffix == ".npz":
         counts.kept_in(path)
     settings = settings_for_learning(earlier, path, source, config, overrides)
-    folder = source if source.is_dir() else path.parent
-    if config is None and not overrides and earlier and settings.out_dir != folder:
-        raise ConfigError(f"{source} has been learned with these settings: give another, such as --vocab_size")
     counts_path = str(source / COUNTS_FILE if source.is_dir() else source)  # their final place
     run_training(
         settings,
@@ -85,11 +77,8 @@ def read_counts(source: Path) -> tuple[PretokenCounts, Path, RunReport | None]:
     """Read counts from a file or a run folder, with their path and the report of the run that made them, if any."""
     path = folder_of_counts(source) / COUNTS_FILE if source.is_dir() else source
     if not path.is_file():
-        why = "give a run folder with counts, or a file of counts (.npz or .tsv)"
-        if not source.exists():
-            why = "no such file or folder"
-        elif source.is_dir() and phase_of(source) > Phase.STARTED:
-            why = why_nothing_finished(source)
+        is_begun = source.is_dir() and phase_of(source) > Phase.STARTED
+        why = why_nothing_finished(source) if is_begun else "give a run folder with counts, or counts as .npz or .tsv"
         raise ConfigError(f"no counts at {path}: {why}")
     counts = PretokenCounts.read(path)
     earlier = read_report(path.parent)
@@ -102,7 +91,7 @@ def settings_for_learning(
 ) -> Settings:
     """Return the settings of the run that counted, overridden by a config and by flags that concern learning."""
     if ignored := [key for key in overrides if key.partition(".")[0] in COUNT_ONLY]:
-        raise ConfigError(f"{ignored[0]} {_COUNTS_AGAIN}")
+        raise ConfigError(f"{ignored[0]} concerns counting, which merge does not repeat: train again for another value")
     values: dict[str, Any] = {"input": str(path)}
     folder = source if source.is_dir() else path.parent
     if earlier is not None:
@@ -116,14 +105,7 @@ def settings_for_learning(
     if "init_from" in {**given, **overrides}:  # which has a pattern, and at whose size superwords begin
         values = {key: value for key, value in values.items() if key not in ("pattern", "transition_size")}
     values = replace(values, {key: value for key, value in given.items() if key not in COUNT_ONLY})
-    try:
-        settings = make_settings(Settings, {**override(values, overrides), "skip_merge": False})
-    except SettingsError as error:
-        about, remedy, _ = str(error).partition(": give a larger vocab_size")
-        if remedy and "transition_size" not in overrides and (path.parent / FIRST_STAGE).is_dir():
-            first_stage = f"--counts {path.parent / FIRST_STAGE} --out_dir FOLDER"
-            raise SettingsError(f"{about}: a smaller one has no superwords: learn it by {first_stage}") from None
-        raise
+    settings = make_settings(Settings, {**override(values, overrides), "skip_merge": False})
     if out_dir is None and settings.out_dir == path.parent and has_tokenizer(folder):
         return settings.model_copy(update={"out_dir": _beside(folder, settings.sizes[-1])})
     return settings

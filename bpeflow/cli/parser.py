@@ -5,49 +5,24 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping, Sequence
-from itertools import chain, takewhile
+from itertools import chain
 from pathlib import Path
-from shlex import join, quote
 from shutil import get_terminal_size
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from bpeflow._util.atomic import check_not_input, temporary_path
-from bpeflow._util.text import close_matches
+from bpeflow._util.text import suggestion
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError
-
-if TYPE_CHECKING:
-    from bpeflow.config import Setting
 
 #: Width of help on wide terminals: longer lines are harder to read.
 _WIDTH = 100
-
-
-#: What other tools call a flag, and what it is called here, depending on the command.
-_ELSEWHERE = {
-    "--output": ("--out_dir", "--out"),
-    "--output_dir": ("--out_dir", "--out"),
-    "--size": ("--vocab_size",),
-    "--file": ("--input",),
-    "--files": ("--input",),
-    "--corpus": ("--input",),
-    "--model": ("--tokenizer",),
-    "--vocab": ("--tokenizer", "--vocab_size"),
-    "--jobs": ("--threads", "--num_counter"),
-    "--num_workers": ("--num_counter", "--threads"),
-    "--workers": ("--num_counter", "--threads"),
-    "--seed": (),  # nothing to train is random
-    "--weight": (),  # of a source: `sources` in a config, or by --set
-    "--pattern": (),  # no misspelling: these counts or this corpus have a pattern already
-}
 
 
 class Parser(argparse.ArgumentParser):
     """A parser that knows its arguments, and raises `ConfigError` instead of printing usage.
 
     Attributes:
-        settings: the settings that have flags, by key.
-        refused: flags of other commands, and why this one does not have them.
         in_config: flags whose values a config may have, too.
     """
 
@@ -59,11 +34,9 @@ class Parser(argparse.ArgumentParser):
             description: paragraphs, to be wrapped, and indented examples, to be printed as they are.
             arguments: the arguments on the usage line.
         """
-        self.settings: dict[str, Setting] = {}
-        self.refused: dict[str, str] = {}
         self.in_config: list[argparse.Action] = []
         self._outputs: list[str] = []
-        self._greedy = ""  # the last flag that takes several words
+        self._required: list[argparse.Action] = []
         width = min(_WIDTH, get_terminal_size().columns)
         paragraphs = (
             text if text.startswith(" ") else fill(" ".join(text.split()), width) for text in description.split("\n\n")
@@ -75,32 +48,32 @@ class Parser(argparse.ArgumentParser):
             formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=28, width=width),
             allow_abbrev=False,
         )
+        for action in (None, "store"):
+            self.register("action", action, _StoreOnce)
 
     @property
     def arguments(self) -> list[argparse.Action]:
         """All arguments, as argparse describes them."""
         return self._actions
 
+    @property
+    def flags(self) -> dict[str, argparse.Action]:
+        """The arguments that are flags, by each of their names."""
+        return self._option_string_actions
+
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
         """Return the values of the flags. Raises `ConfigError` for any that does not fit."""
-        known = [name for argument in self.arguments for name in argument.option_strings]
-        for word in argv[: argv.index("--") if "--" in argv else None]:
-            if (flag := word.partition("=")[0]).startswith("--") and flag not in known:
-                self._refuse(flag, known)
-        if argv and not argv[0].startswith("-") and all(argument.option_strings for argument in self.arguments):
-            words = [*takewhile(lambda word: not word.startswith("-"), argv)]
-            self._refuse_positional(words, argv)  # before flags that are missing
-        self._refuse_repeated(argv)
-        if any(word.partition("=")[0] == "--config" for word in argv):
-            for argument in self.in_config:
-                argument.required = False  # `corpus_of` looks for it
-        lists = {name for argument in self.arguments if argument.nargs == "+" for name in argument.option_strings}
-        self._greedy = next((word for word in reversed(argv) if word in lists), "")
+        for flag in self.flags.values():
+            if flag.required:  # argparse would miss it before it sees an unexpected argument
+                self._required.append(flag)
+                flag.required = False
         options, rest = self.parse_known_intermixed_args(argv)  # an optional argument may follow flags
-        for word in rest:
-            if word.startswith("-"):
-                self._refuse(word, known)
-            self._refuse_positional([word], argv)
+        if rest:
+            self._refuse_unexpected(rest[0], argv)
+        if self.in_config and options.config is not None:
+            self._add_from_config(options)
+        if missing := [flag.option_strings[0] for flag in self._required if getattr(options, flag.dest) is None]:
+            self.error(f"missing: {', '.join(missing)}")
         for name in self._outputs:
             path = getattr(options, name)
             if path not in (None, Path("-")) and path.exists():
@@ -115,60 +88,44 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise `ConfigError`."""
-        message = message.removeprefix("argument ").replace("the following arguments are required:", "missing:")
-        message = re.sub(r"(--\w+)/-\w\b", r"\1", message)  # without the short name
-        for expected in ("expected one argument", "expected at least one argument"):
-            message = message.replace(expected, "needs a value (--flag=VALUE if that begins with a dash)")
-        is_positional = message.startswith("missing: ") and "--" not in message
-        if is_positional and self._greedy:
-            missing = message.removeprefix("missing: ")
-            message += f"; {self._greedy} takes all words after it: put {missing} before it"
-        raise ConfigError(f"{message} ({f'usage: {self.usage}' if is_positional else f'see {self.prog} --help'})")
+        message = re.sub(r"(--\w+)/-\w\b", r"\1", message.removeprefix("argument "))  # without the short name
+        value = "needs a value (--flag=VALUE if that begins with a dash)"
+        message = re.sub("expected (at least )?one argument", value, message)
+        message = message.replace("the following arguments are required", "missing")
+        raise ConfigError(f"{message} (usage: {self.usage})")
 
-    def _refuse_repeated(self, argv: Sequence[str]) -> None:
-        """Raise `ConfigError` for a flag of one value that is given twice: argparse would take the last value."""
-        flags = {
-            name: flag
-            for flag in self.arguments
-            if type(flag).__name__ == "_StoreAction"
-            for name in flag.option_strings
-        }
-        given: set[str] = set()
-        for name in (word.partition("=")[0] for word in argv):
-            if name in flags and flags[name].dest in given:
-                raise ConfigError(f"{name} is given twice: remove one")
-            given |= {flags[name].dest} if name in flags else set()
+    def _add_from_config(self, options: argparse.Namespace) -> None:
+        """Set what no flag gives to what the config has."""
+        from bpeflow.config.reading import read_config  # pydantic, which these commands need anyway
 
-    def _refuse_positional(self, words: Sequence[str], argv: Sequence[str]) -> NoReturn:
-        """Suggest the flags that words may belong to: ``--input`` and required flags that are missing."""
-        given = {word.partition("=")[0] for word in argv}
-        if argv[: argv.index(words[0])][-1:] == ["--json"]:
-            self.error(f"--json takes no value, as it prints: --json > {quote(words[0])}")
-        if any(argument.metavar == "TEXT" and not argument.option_strings for argument in self.arguments):
-            self.error(f"unexpected argument {words[0]!r}: put a TEXT of several words in quotes")
-        flags = {argument.option_strings[0]: argument for argument in self.arguments if argument.option_strings}
-        before = argv[: argv.index(words[0])][-2:-1]
-        if before and before[0] in flags and flags[before[0]].nargs is None:
-            several = f"; for several: {before[0]}s" * (f"{before[0]}s" in flags)
-            self.error(f"unexpected argument {words[0]!r}: {before[0]} takes one value{several}")
-        required = (name for name, argument in flags.items() if argument.required or name == "--counts")
-        expected = ["--input", *required]
-        missing = [name for name in expected if name in flags and given.isdisjoint(flags[name].option_strings)]
-        if len(words) > 1:
-            missing[:2] = reversed(missing[:2])  # the tokenizer, then the input
-        suggested = " ".join(f"{name} {quote(word)}" for name, word in zip(missing, words, strict=False))
-        if missing == ["--input"]:
-            suggested = f"--input {join(words)}"
-        hint = f"; did you mean {suggested}?" if missing else ""
-        self.error(f"unexpected argument {words[0]!r}{hint}")
+        values = read_config(options.config)
+        for flag in self.in_config:
+            if flag.dest in values and getattr(options, flag.dest) is None:
+                value = values[flag.dest]
+                argv = [flag.option_strings[0], *map(str, value if isinstance(value, list) else [value])]
+                if rest := self.parse_known_args(argv, options)[1]:
+                    self._refuse_unexpected(rest[0], argv)
 
-    def _refuse(self, flag: str, known: Sequence[str]) -> NoReturn:
-        if reason := self.refused.get(flag):
-            raise ConfigError(f"{flag} {reason}")
-        elsewhere = _ELSEWHERE.get(flag)
-        if close := close_matches(flag, known) if elsewhere is None else [name for name in elsewhere if name in known]:
-            raise ConfigError(f"unknown flag {flag}; did you mean {close[0]}?")
-        self.error(f"unknown flag {flag}")
+    def _refuse_unexpected(self, word: str, argv: Sequence[str]) -> NoReturn:
+        """Raise `ConfigError` for an unknown flag, or for a word that belongs to no flag."""
+        if word.startswith("-"):
+            name = word.partition("=")[0]
+            self.error(f"unknown flag {name}{suggestion(name, self.flags)}")
+        why = ""
+        for name in (given.partition("=")[0] for given in argv[: argv.index(word)]):
+            if flag := self.flags.get(name):  # the last one before the word
+                takes = "one" if flag.nargs is None else "no" if flag.nargs == 0 else ""
+                why = f": {name} takes {takes} value" if takes else ""
+        self.error(f"unexpected argument {word!r}{why}")
+
+
+class _StoreOnce(argparse.Action):
+    """Stores a value. Of a flag that is given twice, argparse would take the last one."""
+
+    def __call__(self, _parser: object, namespace: argparse.Namespace, values: Any, name: str | None = None) -> None:
+        if name and getattr(namespace, self.dest, self.default) is not self.default:
+            raise ConfigError(f"{name} is given twice: remove one")
+        setattr(namespace, self.dest, values)
 
 
 # ---- flags of several commands ----
@@ -181,6 +138,13 @@ def add_tokenizer_flag(parser: Parser) -> None:
         help="run folder, tokenizer in any known format, or published name, e.g. gpt2 or Qwen/Qwen3-8B",
     )  # fmt: skip
     add_description_flags(parser)
+
+
+def add_tokenizer(parser: Parser, name: str = "tokenizer", metavar: str = "TOKENIZER") -> None:
+    """Add an argument for a tokenizer."""
+    parser.add_argument(
+        name, metavar=metavar, type=Path, help="run folder, tokenizer in any known format, or published name"
+    )
 
 
 def add_description_flags(parser: Parser) -> None:

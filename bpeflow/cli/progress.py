@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from bpeflow._util.text import one_line
-from bpeflow.cli.wording import worded
+from bpeflow.cli.exit import with_flags
 from bpeflow.errors import OutputError
 from bpeflow.progress.observer import Observer, PlainObserver
 
@@ -66,8 +66,8 @@ def print_summary(fields: Iterable[tuple[str, str]], quiet: bool) -> None:
 
 
 class _OneLine(logging.Formatter):
-    """Keeps each message on one line, in the wording of the command; a traceback may follow."""
+    """Keeps each message on one line, with settings as flags; a traceback may follow."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 -- the name is the base class's
-        record.message = worded(record.message)
+        record.message = with_flags(record.message)
         return one_line(super().formatMessage(record))

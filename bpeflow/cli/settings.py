@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, get_origin
 
 from pydantic import BaseModel
 
-from bpeflow._util.text import short_repr
 from bpeflow.cli.parser import Parser, add_quiet_flag
 from bpeflow.cli.progress import set_up_logging
-from bpeflow.cli.wording import SETTING
 from bpeflow.config import CorpusSettings, Settings, all_settings, override
-from bpeflow.config.reading import ARGUMENTS, command_with, parse_yaml, read_config, refuse_unknown
+from bpeflow.config.reading import ARGUMENTS, parse_yaml, read_config, refuse_unknown
 from bpeflow.errors import ConfigError
 
 log = logging.getLogger(__name__)
+
+#: What the destination of a setting's flag begins with; its key follows.
+SETTING = "setting "
 
 #: The group of settings that describe a corpus, which commands other than train take from its config, too.
 _CORPUS = "corpus"
@@ -46,7 +47,6 @@ def add_settings(parser: Parser, model: type[BaseModel], without: Collection[str
         elif setting.is_list:
             may_be_empty = get_origin(setting.annotation) is tuple  # not if one value may stand for the list
             kind |= {"nargs": "*" if may_be_empty else "+", "action": "extend"}
-        parser.settings[setting.key] = setting
         groups[heading].add_argument(
             *setting.flags,
             dest=f"{SETTING}{setting.key}",
@@ -124,14 +124,10 @@ def corpus_of(
     """Return the settings that flags give, over those of ``--config``: its corpus, engine, and what train has not.
 
     What other commands have is ignored, so that one config serves all. ``--input`` replaces all sources of the config.
-    The value of `inputs` may have sources as mappings. What the config has of `ARGUMENTS` is added to the options.
-    Raises `ConfigError`.
+    The value of `inputs` may have sources as mappings. Raises `ConfigError`.
     """
     config = read_config(options.config)
-    if flags := [key for key in config if not command_with(key) and _is_flag(key)]:
-        raise ConfigError(f"{options.config}: {', '.join(flags)}: give as a flag, not in a config")
     refuse_unknown(config, (model, Settings), str(options.config))
-    _add_arguments(options, config)
     ignored = Settings.model_fields.keys() - CorpusSettings.model_fields.keys() - {"engine"}
     known = {*model.model_fields, *(vars(options) if "tokenizer" in config else ())}  # it is no config of train alone
     if shared := [key for key in config if key in known & ignored]:
@@ -139,32 +135,9 @@ def corpus_of(
         log.info("%s: ignored, as train has it, too (give it as a flag): %s", options.config, ", ".join(shared))
     values = {key: config[key] for key in config if key in model.model_fields.keys() - ignored}
     values = override(values, settings_of(options))
-    inputs = [*as_list(values.pop("input", [])), *as_list(values.pop("sources", []))]
+    inputs: list[Any] = []
+    for given in (values.pop("input", []), values.pop("sources", [])):
+        inputs += given if isinstance(given, list) else [given]
     if required and not inputs:
         raise ConfigError("missing: --input, or --config with an input")
     return {**values, "inputs": inputs}
-
-
-def _is_flag(key: str) -> bool:
-    """Return whether a command has a flag of this name that is not of a setting."""
-    from bpeflow.cli.main import COMMANDS, load_command  # imports all commands
-
-    flags = (flag for name in COMMANDS for flag in load_command(name)[0].arguments if not flag.dest.startswith(SETTING))
-    return any(f"--{key}" in flag.option_strings for flag in flags)
-
-
-def _add_arguments(options: argparse.Namespace, config: Mapping[str, Any]) -> None:
-    """Set the options of `ARGUMENTS` that no flag gives to what the config has."""
-    names = [key for key in ARGUMENTS if vars(options).get(key, "") is None]
-    if missing := [key for key in names if key not in config and key != "baseline"]:
-        raise ConfigError(f"missing in {options.config}, and not given as flags: {', '.join(missing)}")
-    for key in (key for key in names if key in config):
-        paths = as_list(config[key]) if key == "tokenizer" else [config[key]]
-        if not paths or not all(isinstance(path, str) and path for path in paths):
-            raise ConfigError(f"{options.config}: {key}: must be a path, found {short_repr(config[key])}")
-        setattr(options, key, config[key])
-
-
-def as_list(value: Any) -> list[Any]:
-    """Return a list, or what a config has in place of a list of one."""
-    return value if isinstance(value, list) else [value]

@@ -6,11 +6,10 @@ import logging
 import os
 import sys
 from argparse import Namespace
-from pathlib import Path
 
 from bpeflow._util.atomic import write_text
 from bpeflow._util.text import format_size
-from bpeflow.cli.parser import Parser, add_description_flags, description, page_file, size
+from bpeflow.cli.parser import Parser, add_description_flags, add_tokenizer, description, page_file, size
 from bpeflow.cli.progress import set_up_logging
 from bpeflow.errors import ConfigError
 from bpeflow.tokenizer.tokenizer import Tokenizer
@@ -39,10 +38,8 @@ log = logging.getLogger(__name__)
 
 def show_parser() -> Parser:
     """Return the parser of its flags."""
-    parser = Parser("show", _DESCRIPTION, "TOKENIZER [TEXT | -] [flags]")
-    parser.add_argument(
-        "tokenizer", metavar="TOKENIZER", type=Path, help="run folder, tokenizer in any known format, or published name"
-    )
+    parser = Parser("show", _DESCRIPTION, 'TOKENIZER ["TEXT" | -] [flags]')
+    add_tokenizer(parser)
     parser.add_argument("text", metavar="TEXT", nargs="?", help="text to show, or - for standard input")
     parser.add_argument(
         "--input", "-i", metavar="PATH", nargs="+", dest="inputs",
@@ -59,13 +56,8 @@ def show_parser() -> Parser:
 
 def run_show(options: Namespace) -> None:
     """Show a text."""
-    if options.text is None and options.inputs is None:
-        raise ConfigError(
-            f"no text after the tokenizer, {os.fspath(options.tokenizer)!r}: add a TEXT to show, - for standard input, "
-            "or --input PATH (before --pattern and --special_tokens, which take all words after them)"
-        )
-    if options.text is not None and options.inputs is not None:
-        raise ConfigError("give a TEXT to show or --input PATH, not both")
+    if (options.text is None) == (options.inputs is None):
+        raise ConfigError("after the TOKENIZER, give either a TEXT (or -), before all flags, or --input PATH")
     if options.first is not None and options.text not in (None, "-"):
         raise ConfigError("--first is for --input and standard input; all of TEXT is shown")
     forms = [f"--{name}" for name in ("ids", "json", "html", "explain") if getattr(options, name)]
@@ -90,11 +82,7 @@ def run_show(options: Namespace) -> None:
         text, is_whole = first_text({"input": options.inputs or ["-"]}, first, end)
         if not is_whole:
             log.info("showing the first %s; --first SIZE shows more", format_size(first))
-        if "\ufffd" in text:
-            log.info("U+FFFD stands for input that is not UTF-8, or is in the input")
     else:
-        if os.path.isfile(text):  # noqa: PTH113 (Path.is_file raises errors for long texts)
-            log.info("showing these words; --input %s shows the file", text)
         text = os.fsencode(text).decode(errors="replace")
     report = report_of_tokenizer(options.tokenizer) if options.explain else None
     if unit := count_unit(report):

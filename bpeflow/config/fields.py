@@ -82,7 +82,7 @@ class Setting:
     def flags(self) -> tuple[str, ...]:
         """The names of its flag; none if there is no flag."""
         names = self.extra["flags"]
-        return names if names is None or "." in self.key else (f"--{self.key}", *names)
+        return () if names is None else names if "." in self.key else (f"--{self.key}", *names)
 
     @property
     def choices(self) -> tuple[str, ...]:

@@ -43,9 +43,6 @@ _MAX_CHARACTERS = 1 << 20
 #: Numbers that YAML 1.1 reads in base 8 or 60: 010 is 8, and 1:30 is 90.
 _NOT_DECIMAL = re.compile(r"[-+]?(0[0-7_]+|[1-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
 
-#: Limit on the depth of lists and mappings in it, which the parser takes quadratic time for.
-_MAX_DEPTH = 100
-
 log = logging.getLogger(__name__)
 
 
@@ -144,20 +141,15 @@ def _nearest(models: Sequence[type[BaseModel]], key: str) -> str:
     names = [setting.key for setting in settings]
     known = {name.rpartition(".")[2]: name for name in reversed(names)} | {name: name for name in (*_SECTIONS, *names)}
     workers = "num_counter" if "num_counter" in names else "num_threads"
-    known |= {"sources.share": "sources.weight", "num_workers": workers, "num_processes": workers}
+    known |= {"num_workers": workers, "num_processes": workers}
     if (whole := _without_indices(key)) != key and whole in names:
         return f" (items of a list cannot be set singly: give the whole list, as {key.partition('.')[0]}=[…])"
-    flags = {flag.lstrip("-"): setting.key for setting in settings for flag in setting.flags or ()}
+    flags = {flag.lstrip("-"): setting.key for setting in settings for flag in setting.flags}
     if key not in flags and (command := command_with(key)):
         return f" (a setting of {command})"
     known |= flags
-    close = close_matches(_without_indices(key), known)
-    if close and known[close[0]] != key:
-        section, name = key.rpartition(".")[0], known[close[0]]
-        if section and name.startswith(prefix := _without_indices(f"{section}.")):
-            name = f"{section}.{name.removeprefix(prefix)}"  # with its index
-        return f" (did you mean {name}?)"
-    return " (`bpeflow config` lists all settings)"
+    close = close_matches(whole, known)
+    return f" (did you mean {known[close[0]]}?)" if close else " (`bpeflow config` lists all settings)"
 
 
 def command_with(key: str) -> str:
@@ -222,26 +214,17 @@ def parse_yaml(text: str) -> Any:
     """Return the value of a YAML text. Raises `ConfigError` if it is malformed, ambiguous, or has aliases."""
     import yaml
 
-    depth = 0
     try:
-        for event in yaml.parse(text, yaml.SafeLoader):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > _MAX_DEPTH:
-                raise ConfigError("it is nested too deeply")
-            if isinstance(event, yaml.AliasEvent):  # which could make a few lines more values than fit in memory
-                raise ConfigError(f"*{event.anchor} is an alias: quote it if it is text, or else repeat the values")
-            if isinstance(event, yaml.ScalarEvent) and event.implicit[0] and _NOT_DECIMAL.fullmatch(event.value):
-                raise ConfigError(
-                    f"{event.value} is not decimal in YAML: quote it if it is text, or else write it in decimal"
-                )
         loader = yaml.SafeLoader(text)
         root = loader.get_single_node()
         if root is None:
             return None
-        _refuse_repeated_keys(root)
+        _check_node(root, set())
         return loader.construct_document(root)
     except yaml.YAMLError as error:
         raise ConfigError(_yaml_problem(error)) from error
+    except RecursionError:
+        raise ConfigError("it is nested too deeply") from None
     except ValueError as error:  # an impossible date, such as the 31st of February
         raise ConfigError(str(error)) from error
 
@@ -253,14 +236,28 @@ def _yaml_problem(error: Any) -> str:
     return ": ".join(parts) or " ".join(str(error).split())
 
 
-def _refuse_repeated_keys(node: Any) -> None:
-    """Raise `ConfigError` for a key that a mapping has twice: PyYAML would take the last value without a word."""
-    lines: dict[tuple[str, Any], int] = {}
-    for child in node.value if isinstance(node.value, list) else ():
-        key, value = child if isinstance(child, tuple) else (None, child)
-        if key is not None and isinstance(key.value, str):
-            line, name = key.start_mark.line + 1, (key.tag, key.value)
-            if name in lines:
+def _check_node(node: Any, seen: set[int]) -> None:
+    """Raise `ConfigError` for what YAML reads in another way than people do, and for aliases.
+
+    With these, a few lines could be more values than fit in memory.
+    """
+    line = node.start_mark.line + 1
+    if id(node) in seen:
+        raise ConfigError(f"an alias repeats line {line}: quote the *name if it is text, or else repeat the values")
+    seen.add(id(node))
+    if node.id == "scalar":
+        if node.tag.endswith((":int", ":float")) and _NOT_DECIMAL.fullmatch(node.value):
+            raise ConfigError(
+                f"{node.value} is not decimal in YAML: quote it if it is text, or else write it in decimal"
+            )
+        return
+    lines: dict[tuple[str, str], int] = {}
+    for child in node.value:
+        key, value = child if node.id == "mapping" else (None, child)
+        _check_node(value, seen)
+        if key is not None:
+            _check_node(key, seen)
+            line, name = key.start_mark.line + 1, (key.tag, str(key.value))
+            if name in lines:  # PyYAML would take the last value without a word
                 raise ConfigError(f"{key.value} is given twice, in line {lines[name]} and in line {line}: remove one")
             lines[name] = line
-        _refuse_repeated_keys(value)

@@ -30,9 +30,8 @@ def as_tuple(value: object) -> object:
     return (value,) if isinstance(value, str | int | Path | Mapping) and not isinstance(value, bool) else value
 
 
-#: What separates special tokens that were written as one string, and what might in a string without brackets.
+#: What separates special tokens that were written as one string.
 _BETWEEN_TOKENS = r"(?<=[>\]])[\s,;]+(?=[<\[])"
-_COMMA = r"(?<=\S)\s*,\s*(?=\S)"
 
 
 def as_special_tokens(value: object) -> object:
@@ -41,13 +40,12 @@ def as_special_tokens(value: object) -> object:
     Refuse what is no token, and a list in a string: ``<|a|>, <|b|>`` is never meant as one token.
     """
     tokens = () if value is None else as_tuple(value)
-    between = rf"{_BETWEEN_TOKENS}|{_COMMA}" if isinstance(value, str) else _BETWEEN_TOKENS
     for token in tokens if isinstance(tokens, list | tuple) else ():
         try:
             special_bytes(token)
         except InputTypeError as error:
             raise ValueError(str(error)) from None
-        parts = re.split(between, token)
+        parts = re.split(_BETWEEN_TOKENS, token)
         if len(parts) > 1:
             apart = " and ".join(map(short_repr, parts))
             raise ValueError(f"{short_repr(token)} looks like several tokens: give each by itself, as {apart}")

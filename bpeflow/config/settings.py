@@ -435,7 +435,8 @@ class Settings(CountSettings, MergeSettings):
         if not least <= self.transition < self.sizes[-1]:
             raise ValueError(
                 f"transition_size: {self.transition:,} is not between {least:,}, the bytes and special tokens, and the "
-                f"largest vocabulary, {self.sizes[-1]:,}: give a larger vocab_size, or another transition_size"
+                f"largest vocabulary, {self.sizes[-1]:,}: give a larger vocab_size, or another transition_size "
+                "(smaller vocabularies, without superwords, are learned from the counts in first_stage)"
             )
         return self
 

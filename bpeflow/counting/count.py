@@ -30,16 +30,15 @@ from bpeflow.counting.shards import PARTITIONS, RECORD, Shard, Spilled, new_scra
 from bpeflow.counting.table import SharedTables
 from bpeflow.errors import ConfigError, CorpusError, explain_memory_error
 from bpeflow.flow import Executor, MonitorSample
+from bpeflow.keywords import CountKeywords, takes_settings
 from bpeflow.pretokenize.native import chosen_instructions, native_unicode_version, why_regex
 from bpeflow.pretokenize.normalizer import UNICODE_VERSION
 from bpeflow.pretokenize.regex import simplest_pattern, unicode_version
 from bpeflow.progress import Observer, observer_for
-from bpeflow.signatures import takes_settings
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from bpeflow.config.keywords import CountKeywords
     from bpeflow.counting.ray_tasks import ClusterCounting
     from bpeflow.counting.segments import SegmentFolder
     from bpeflow.counting.units import Units

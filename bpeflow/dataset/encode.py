@@ -39,15 +39,14 @@ from bpeflow.dataset.token_set import TokenSet
 from bpeflow.dataset.token_writer import new_token_set
 from bpeflow.errors import AlreadyExistsError, ConfigError, InputTypeError, explain_memory_error
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
+from bpeflow.keywords import EncodeKeywords, takes_settings
 from bpeflow.progress import Observer, observer_for
-from bpeflow.signatures import takes_settings
 from bpeflow.tokenizer.parallel import validate_threads
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from bpeflow.config.keywords import EncodeKeywords
 
 #: Number of special tokens that an error message lists.
 _SPECIAL_TOKENS_IN_ERROR = 5

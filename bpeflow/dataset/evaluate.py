@@ -31,15 +31,14 @@ from bpeflow.counting.count import CorpusCounter
 from bpeflow.dataset.corpus_encoder import ChunkEncoder
 from bpeflow.dataset.evaluation_report import CorpusText, Evaluation, EvaluationReport
 from bpeflow.errors import ConfigError, CorpusError, InputTypeError, TokenizerNotFoundError
+from bpeflow.keywords import CorpusKeywords, takes_settings
 from bpeflow.look.usage import count_settings, token_occurrences
 from bpeflow.progress import Observer, observer_for
-from bpeflow.signatures import takes_settings
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from bpeflow.config.keywords import CorpusKeywords
 
 log = logging.getLogger(__name__)
 

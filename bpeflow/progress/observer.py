@@ -110,14 +110,9 @@ class PlainObserver(ActivityObserver):
         self._stream = stream
         self._activities: dict[str, _Activity] = {}
         self._share = ""
-        self._sampled = 0.0
 
     def monitored(self, sample: MonitorSample) -> None:
-        now = time.time()
-        decimal = f".{int(now % 1 * 10)}" if 0 <= sample.elapsed - self._sampled < 1 else ""
-        self._sampled = sample.elapsed
-        clock = time.strftime("%H:%M:%S", time.localtime(now)) + decimal
-        parts = [f"{clock} {sample.line()}", self._share, bottleneck_line(sample)]
+        parts = [f"{time.strftime('%H:%M:%S')} {sample.line()}", self._share, bottleneck_line(sample)]
         self._print(" | ".join(filter(None, parts)))
 
     def advance_to(self, name: str, done: int, total: int | None) -> None:
@@ -125,29 +120,29 @@ class PlainObserver(ActivityObserver):
         now = time.monotonic()
         activity = self._activities.setdefault(name, _Activity(now, done, now))
         elapsed, new = now - activity.started, done - activity.at_first
-        left = "" if total is None else time_left(elapsed, new, total - done)
+        amount, rate, left = describe_amount(name, done, total, new / elapsed if elapsed > 0 else 0.0)
         self._share = ", ".join(filter(None, [f"{done / total:.0%}", left])) if total else ""
         ends = total is not None and done >= total
         if activity.is_finished or not (ends or now - activity.printed >= PLAIN_INTERVAL):
             return
         activity.printed, activity.is_finished = now, ends
-        merges = name == "learning"
-        amounts = [f"{number:,}" if merges else format_size(number) for number in (done, total) if number is not None]
-        rate = f"{format_size(new / elapsed)}/s" if elapsed > 0.05 and not merges else ""
-        amount = " of ".join(amounts) + " merges" * merges
         self._print(f"{name}: {', '.join(filter(None, [amount, rate, left]))}")
 
     def _print(self, line: str) -> None:
         print(line, file=self._stream, flush=True)
 
 
-def time_left(elapsed: float, done: float, left: float) -> str:
-    """Return how long `left` will take if `done` took `elapsed` seconds: `2:05 left`; nothing if it is unknown."""
-    if done <= 0 or left <= 0:
-        return ""
-    minutes, seconds = divmod(round(elapsed * left / done), 60)
+def describe_amount(name: str, done: float, total: float | None, per_second: float) -> tuple[str, str, str]:
+    """Return how much of an activity is done, how fast, and the time left: `2:05 left`; '' for what is unknown."""
+    merges = name == "learning"
+    form = "{:,.0f} merges".format if merges else format_size
+    amount = form(done) if total is None else f"{form(done).removesuffix(' merges')} of {form(total)}"
+    rate = "" if merges or per_second <= 0 else f"{format_size(per_second)}/s"
+    if total is None or per_second <= 0 or done >= total:
+        return amount, rate, ""
+    minutes, seconds = divmod(round((total - done) / per_second), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02} left" if hours else f"{minutes}:{seconds:02} left"
+    return amount, rate, f"{hours}:{minutes:02}:{seconds:02} left" if hours else f"{minutes}:{seconds:02} left"
 
 
 def bottleneck_line(sample: MonitorSample) -> str:

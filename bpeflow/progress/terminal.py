@@ -21,7 +21,7 @@ from rich.text import Text
 from bpeflow._util.streams import LenientStream
 from bpeflow._util.text import format_size, show_token
 from bpeflow.flow import MAIN, MonitorSample
-from bpeflow.progress.observer import ActivityObserver, Observer, PlainObserver, bottleneck_line, time_left
+from bpeflow.progress.observer import ActivityObserver, Observer, PlainObserver, bottleneck_line, describe_amount
 
 #: Seconds between two samples of the monitor where they are redrawn in place.
 TABLE_INTERVAL = 2.0
@@ -36,9 +36,8 @@ _WINDOW, _SAMPLES = 5.0, 10
 #: Number of the newest merges that are shown.
 _NEWEST_MERGES = 6
 
-#: The columns of the table of stages, with the width of a terminal that shows them, and those that need the monitor.
-_COLUMNS = {"stage": 0, "queue": 100, "items": 0, "bytes": 80, "rate": 0, "busy": 0, "cores": 0, "memory": 0}
-_MEASURED = ("cores", "memory")
+#: The columns of the table of stages, and those that need the monitor.
+_COLUMNS, _MEASURED = ("stage", "queue", "rate", "busy"), ("cores", "memory")
 
 
 def library_console() -> Console:
@@ -123,7 +122,7 @@ class TerminalObserver(Progress, ActivityObserver):
         yield from super().get_renderables()
         samples, merges = list(self._samples), list(self._merges)
         if samples:
-            yield _stages(samples, self._measured, self.console.width)
+            yield _stages(samples, self._measured)
             counters = samples[-1].stages.get("counter")
             if counters is not None and counters.gauge:
                 yield Text(f"at least {counters.gauge:,} distinct pre-tokens so far", no_wrap=True)
@@ -145,13 +144,8 @@ class _Amount(ProgressColumn):
     """How much is done, of how much, how fast, and the time left."""
 
     def render(self, task: Task) -> Text:
-        merges = task.description == "learning"
-        form = "{:,.0f}".format if merges else format_size
-        total = "" if task.total is None else f" of {form(task.total)}"
         speed = task.finished_speed or task.speed or 0.0
-        rate = f"{format_size(speed)}/s" if speed and not merges else ""
-        left = time_left(1.0, speed, task.remaining or 0.0)
-        return Text("  ".join(filter(None, [f"{form(task.completed)}{total}", rate, left])))
+        return Text("  ".join(filter(None, describe_amount(task.description, task.completed, task.total, speed))))
 
 
 def _usual_bottleneck(samples: Sequence[MonitorSample]) -> MonitorSample | None:
@@ -162,21 +156,19 @@ def _usual_bottleneck(samples: Sequence[MonitorSample]) -> MonitorSample | None:
     return next(sample for sample in reversed(samples) if sample.bottleneck == stage)
 
 
-def _stages(samples: Sequence[MonitorSample], measured: MonitorSample | None, width: int) -> Table:
-    """Return a row for each stage, with the queue that it reads. Narrow terminals get fewer columns."""
+def _stages(samples: Sequence[MonitorSample], measured: MonitorSample | None) -> Table:
+    """Return a row for each stage, with the items in the queue that it reads and how full that is."""
     first, last = samples[0], samples[-1]
     seconds = last.elapsed - first.elapsed
-    names = [name for name, needed in _COLUMNS.items() if width >= needed and (measured or name not in _MEASURED)]
+    names = (*_COLUMNS, *_MEASURED) if measured else _COLUMNS
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for name in names:
-        table.add_column(name, justify="left" if name in ("stage", "queue") else "right", no_wrap=True)
+        table.add_column(name, justify="left" if name == "stage" else "right", no_wrap=True)
     for stage, queue in zip_longest((*last.stages, MAIN), (None, *last.queues)):
         row = {"stage": stage}
         if queue is not None:
-            depth, bounds = last.queues[queue], last.bounds[queue]
-            row["queue"] = queue
-            row["items"] = f"{depth.items:,}/{bounds.items:,}"
-            row["bytes"] = f"{format_size(depth.bytes)}/{format_size(bounds.bytes)}"
+            depth, bound = last.queues[queue], last.bounds[queue]
+            row["queue"] = f"{depth.items:,} ({max(depth.items / bound.items, depth.bytes / bound.bytes):.0%})"
         if stage != MAIN:
             rate, before = last.stages[stage], first.stages[stage]
             weight, items = rate.weight_per_second, rate.items_per_second

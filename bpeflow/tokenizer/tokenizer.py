@@ -27,8 +27,8 @@ from bpeflow.errors import (
     UnknownTokenError,
 )
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens, tokenizer_hash
+from bpeflow.keywords import EncodeKeywords, TokenizerKeywords, TransformersKeywords, takes_settings
 from bpeflow.pretokenize.patterns import Utf8
-from bpeflow.signatures import takes_settings, without_unknown
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, EncodedTexts, Encoder
 from bpeflow.tokenizer.native_encoder import NativeEncoder
 from bpeflow.tokenizer.offsets import Offsets, token_lengths, token_offsets
@@ -66,7 +66,6 @@ if TYPE_CHECKING:
     import transformers
     from typing_extensions import Never, Self, Unpack
 
-    from bpeflow.config.keywords import EncodeKeywords, TokenizerKeywords, TransformersKeywords
     from bpeflow.tokenizer.padding import Padding
 
 #: Names of the encoders, best first. ``auto`` takes the first that is available.
@@ -177,7 +176,7 @@ class Tokenizer:
             vocab_size: number of entries in the vocabulary: 256 bytes, special tokens and merges.
             progress: show progress on standard error, or in the notebook.
             observer: progress callbacks, instead.
-            settings: any other settings of `bpeflow.config.Settings`, except `vocab_sizes` and `skip_merge`. With
+            settings: any other settings, which `bpeflow config` describes, except `vocab_sizes` and `skip_merge`. With
                 `out_dir` the run is written to that folder, and `load` reads it from there.
 
         Raises:
@@ -578,7 +577,6 @@ class Tokenizer:
 
     # ---- encoding ----
 
-    @without_unknown
     def encode(
         self,
         text: str,
@@ -643,7 +641,6 @@ class Tokenizer:
         ids_dtype = self._dtype if dtype is None else validate_dtype(dtype, self._tokens)
         return encode_text(self._encoder, data, specials, self._pretokenizer, ids_dtype, num_threads)
 
-    @without_unknown
     def encode_batch(
         self,
         texts: Iterable[str],
@@ -667,7 +664,6 @@ class Tokenizer:
             encoded += map(ids.__getitem__, map(slice, [0, *last], last))
         return encoded
 
-    @without_unknown
     def encode_batch_to_numpy(
         self,
         texts: Iterable[str],

@@ -21,16 +21,15 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.report import Thinned
 from bpeflow.errors import ConfigError, explain_memory_error
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
+from bpeflow.keywords import BackendName, LearnKeywords, takes_settings
 from bpeflow.progress import Observer, observer_for
 from bpeflow.run_dir.run_files import MergeCheckpoint
-from bpeflow.signatures import takes_settings
 from bpeflow.training.task import after_merges, learning_task
 from bpeflow.vocab import Merge, Vocab, as_merges
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from bpeflow.config.keywords import BackendName, LearnKeywords
     from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: Merges to learn before the clock and Ctrl-C are checked for the first time. With the slowest search (`max_search:

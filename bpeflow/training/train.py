@@ -22,6 +22,7 @@ from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, InputTypeError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
+from bpeflow.keywords import TrainKeywords, takes_settings
 from bpeflow.progress import Observer, observer_for
 from bpeflow.run_dir.layout import (
     CHECKPOINT_FILE,
@@ -54,7 +55,6 @@ from bpeflow.run_dir.run_files import (
     start_report,
 )
 from bpeflow.run_dir.summary import describe_run
-from bpeflow.signatures import takes_settings, without_unknown
 from bpeflow.training.learn import LearnedMerges, learn_with_settings, warn_of_long_tokens
 from bpeflow.training.superwords import (
     check_first_stage,
@@ -73,7 +73,6 @@ from bpeflow.vocab import Merge, Vocab
 if TYPE_CHECKING:
     from typing_extensions import Never, Unpack
 
-    from bpeflow.config.keywords import TrainKeywords
     from bpeflow.counting.ray_tasks import ClusterCounting
     from bpeflow.tokenizer.tokenizer import Tokenizer
     from bpeflow.training.cut import CutCounting
@@ -139,7 +138,6 @@ class TrainResult(Described):
         return Tokenizer.from_spec(self.spec)
 
 
-@without_unknown
 def train(
     config: Settings | Mapping[str, Any] | str | Path,
     observer: Observer | None = None,
@@ -229,7 +227,7 @@ def train_bpe(
             `Tokenizer.eot_token`. Pass ``()`` for none.
         progress: show progress on standard error, or in the notebook.
         observer: progress callbacks, instead.
-        options: any other setting of `bpeflow.config.Settings`, such as ``backend="omp"`` or ``num_counter=4``.
+        options: any other setting, such as ``backend="omp"`` or ``num_counter=4``; `bpeflow config` describes each.
             Nothing is written without `out_dir`.
 
     Returns:

@@ -31,7 +31,7 @@ def names(folder: Path) -> list[str]:
         (["--input", "no/such/*.txt"], r"no/such/\*.txt"),
         (["--vocab_size", "256"], "vocab_size 256 is too small"),
         (["--vocab_size", "many"], "vocab_size: need a whole number such as 32000, 32k or 1m, found 'many'"),
-        (["--pattern", "("], r"--pattern: '\(' is an invalid regular expression: missing \)"),
+        (["--pattern", "("], r"pattern '\(' is an invalid regular expression: missing \)"),
         (["--set", "pattern=gtp2"], "gpt2"),
         (["--set", "vocab_sise=3"], "did you mean vocab_size"),
         (["--set", "vocab_size"], "need KEY=VALUE"),
@@ -142,12 +142,10 @@ def test_an_unavailable_backend_says_why_and_what_to_do(
 def test_merge_refuses_what_it_cannot_change(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "run"
     assert main(["--config", str(config), "--quiet"]) == 0
-    assert main(["merge", "--counts", str(out)]) == 2
-    assert "has been learned with these settings: give another, such as --vocab_size" in capsys.readouterr().err
     assert main(["merge", "--counts", str(out), "--set", "pattern=cl100k"]) == 2
     assert "pattern concerns counting" in capsys.readouterr().err
     assert main(["merge", "--counts", str(out), "--special_tokens", "<|x|>", "--out_dir", str(tmp_path / "x")]) == 0
-    warning = "WARNING: --special_tokens: '<|endoftext|>' is not among them, but left out of the counts, so"
+    warning = "WARNING: special_tokens: '<|endoftext|>' is not among them, but left out of the counts, so"
     assert warning in capsys.readouterr().err
     PretokenCounts.from_mapping({"other": 1}).save(out / "counts.npz")
     assert main(["merge", "--counts", str(out)]) == 2

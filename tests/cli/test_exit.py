@@ -17,7 +17,7 @@ import psutil
 import pytest
 from crash_run import Fault, wait_for
 
-from bpeflow.cli.exit import end_on_signals, exit_status
+from bpeflow.cli.exit import end_on_signals, exit_status, with_flags
 from bpeflow.cli.main import main
 from bpeflow.errors import ScratchError
 
@@ -174,3 +174,30 @@ def test_a_command_that_misses_a_library_says_so(capsys: pytest.CaptureFixture[s
     assert exit_status(ModuleNotFoundError("No module named 'pydantic'", name="pydantic")) == 1
     problem = f"dependencies are not installed for {sys.executable} (No module named 'pydantic'): pip install bpeflow"
     assert problem in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("use bad_records='skip' to leave out", "use --bad_records skip to leave out"),
+        ("(or backend='auto')", "(or --backend auto)"),
+        ("x; max_token_length=128 leaves", "x; --max_token_length 128 leaves"),
+        ("use another out_dir, or overwrite=True", "use another out_dir, or --overwrite"),
+        ("give special_tokens=['<s>', 'e']; x", "give --special_tokens '<s>' e; x"),
+        ("(thin_rare={'below': 5, 'keep': 0.1} keeps", "(--thin_rare below=5,keep=0.1 keeps"),
+        ("give any_tokenizer=True, or known='gpt2'.", "give --any_tokenizer, or --known gpt2."),
+        # Text of the user's, and other words:
+        ("(PYTHONFAULTHANDLER=1 in the environment)", "(PYTHONFAULTHANDLER=1 in the environment)"),
+        ("runs/resume=True/x vocab_size=16000.txt a=[a-z]", "runs/resume=True/x vocab_size=16000.txt a=[a-z]"),
+        ("as in special_tokens['x']", "as in special_tokens['x']"),
+    ],
+)
+def test_messages_advise_flags(message: str, shown: str) -> None:
+    assert with_flags(message) == shown
+
+
+def test_warnings_advise_flags_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.txt").write_text(" " * 999, encoding="utf-8")
+    flags = ("--vocab_size", "300", "--out_dir", str(tmp_path / "run"))
+    assert main(("--input", str(tmp_path / "a.txt"), *flags)) == 0
+    assert "; --max_token_length 128 leaves their ids to shorter ones" in capsys.readouterr().err

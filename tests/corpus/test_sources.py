@@ -59,7 +59,7 @@ def test_a_size_without_its_unit_is_refused(setting: str, tmp_path: Path, capsys
     path.write_bytes(b"a" * 80_001)
     assert main(train) == 2
     message = "8 bytes would divide 80.0 kB into 10,001 pieces, which takes very long; give a size with a unit"
-    assert capsys.readouterr().err.startswith(f"bpeflow: --{setting}: {message}, such as 8")
+    assert capsys.readouterr().err.startswith(f"bpeflow: {setting}: {message}, such as 8")
     assert not (tmp_path / "run").exists()
     if setting == "chunk_size":
         with pytest.raises(ConfigError, match=message):
@@ -179,7 +179,7 @@ def test_a_sample_larger_than_its_source_is_all_of_it(
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ({"name": "a", "path": "x", "weigth": 2}, r"sources\.0\.weigth \(did you mean sources\.0\.weight\?\)"),
+        ({"name": "a", "path": "x", "weigth": 2}, r"sources\.0\.weigth \(did you mean sources\.weight\?\)"),
         ({"name": "a", "path": "x", "weight": 0}, r"sources\.0\.weight"),
         ({"name": "a", "path": "x", "weight": "nan"}, r"sources\.0\.weight"),
         ({"name": "a", "path": "x", "weight": 1 / 3}, r"sources\.0\.weight: need a number with at most three decimals"),

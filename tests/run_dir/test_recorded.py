@@ -80,12 +80,9 @@ def test_it_ends_with_the_same_bytes(
 
 def test_resuming_without_a_folder_names_the_flag(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--resume"]) == 2
-    assert "--resume: give --out_dir, the folder of the run" in capsys.readouterr().err
+    assert "resume: give out_dir, the folder of the run" in capsys.readouterr().err
     assert main(["--resume", "--out_dir", "run", "--input", "a.txt"]) == 2
-    message = (
-        "as flags or in a --config FILE (see bpeflow train --help); without input, --resume takes them from the run"
-    )
-    assert f"missing: --vocab_size, {message}\n" in capsys.readouterr().err
+    assert "vocab_size is missing" in capsys.readouterr().err
 
 
 def test_flags_that_do_not_agree_are_refused(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,8 +13,8 @@ import bpeflow
 from bpeflow import PretokenCounts
 from bpeflow.backends import BACKENDS
 from bpeflow.cli.main import main
-from bpeflow.config.keywords import ThinRareKeywords
 from bpeflow.errors import ResumeError
+from bpeflow.keywords import ThinRareKeywords
 from bpeflow.progress import Observer
 from bpeflow.run_dir import run_files
 from bpeflow.training import learn as merging

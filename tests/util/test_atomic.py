@@ -142,10 +142,3 @@ def test_a_file_in_the_place_of_a_folder_is_an_error_that_says_so(tmp_path: Path
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="exists, but is not a folder"):
         make_folder(tmp_path / "file")
-
-
-def test_a_folder_in_which_nothing_can_be_created_is_named(tmp_path: Path) -> None:
-    """As ``/proc``, where a new file is a missing file."""
-    path = tmp_path / "new"
-    with pytest.raises(FormatError, match="new: its folder does not let files be created"), atomic_path(path) as file:
-        raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(file))

@@ -31,8 +31,3 @@ def test_a_change_and_a_missing_checksum_are_detected() -> None:
         verified({**checksummed({"documents": 3}), "documents": 4})
     with pytest.raises(ValueError, match="checksum does not match"):
         verified({"documents": 3})
-
-
-def test_a_key_of_the_checksum_is_refused() -> None:
-    with pytest.raises(ValueError, match="the key sha256"):
-        checksummed({"sha256": "mine"})

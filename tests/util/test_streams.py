@@ -66,5 +66,3 @@ def test_output_that_cannot_be_written_is_named_once(full: TextIO) -> None:
 def test_output_that_was_closed_is_named() -> None:
     with pytest.raises(OutputError, match="it is closed"):
         OutputStream(None).write("text")
-    with pytest.raises(OutputError, match="it is closed"):
-        OutputStream(None).writelines(["text"])

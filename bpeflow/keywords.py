@@ -1,18 +1,23 @@
-"""The keyword arguments of the public functions, for editors and type checkers.
+"""The keyword arguments of the public functions, for editors, type checkers, `help` and completion in notebooks.
 
 They are those fields of the models in `bpeflow.config` that are not parameters of their own, with the types that the
-models accept. A type checker cannot derive them, so they are written out;
-`tests/config/test_keywords.py` compares the two.
+models accept. A type checker cannot derive them, and the models take time to import, so they are written out;
+`tests/test_keywords.py` compares the two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar
 
 from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy, NormalizerName, UnmatchedPolicy
-from bpeflow.vocab import Vocab
+
+if TYPE_CHECKING:
+    from bpeflow.vocab import Vocab
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 Paths = str | Path | Sequence[str | Path]
 
@@ -179,3 +184,19 @@ class EncodeKeywords(CorpusKeywords, total=False):
     num_threads: int | None
     chunk_size: Size | None
     engine: EngineKeywords | EngineName
+
+
+# ---- signatures ----
+
+
+def takes_settings(function: Function) -> Function:
+    """Show each keyword of the last parameter, ``**name: Unpack[Keywords]``, in the signature of a function."""
+    written = inspect.signature(function)
+    *named, last = written.parameters.values()
+    typed = globals()[last.annotation.removeprefix("Unpack[").removesuffix("]")]
+    settings = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=..., annotation=kind.__forward_arg__)
+        for name, kind in typed.__annotations__.items()
+    ]
+    function.__signature__ = written.replace(parameters=[*named, *settings])  # type: ignore[attr-defined]
+    return function
