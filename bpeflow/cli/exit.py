@@ -59,18 +59,8 @@ _REMEDIES = {
     errno.EIO: "check the disk or the network",
 }
 
-
 #: A keyword argument with its value, which is a literal of Python.
 _KEYWORD = re.compile(r"""(?<![^ (])([a-z]\w*)=(True|\d+|'[^']*'|"[^"]*"|\[[^]]*\]|\{[^}]*\})(?![\w/]|[,.]\w)""")
-
-
-class SignalInterrupt(KeyboardInterrupt):
-    """Ctrl-C, or a signal that asks the process to end."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.number = number
-
 
 #: The status passed to `leave`.
 _leaving: list[int] = []
@@ -81,7 +71,7 @@ _interruptions: list[int] = []
 
 
 def end_on_signals() -> None:
-    """Turn Ctrl-C, SIGTERM and SIGHUP into an exception, so that processes are joined and temporary files removed.
+    """Let Ctrl-C, SIGTERM and SIGHUP raise `KeyboardInterrupt`: processes are joined, and temporary files removed.
 
     Repeated signals within `_SAME_INTERRUPT` seconds do not disturb the clean-up. A signal that is ignored, as under
     nohup, stays ignored.
@@ -94,7 +84,7 @@ def end_on_signals() -> None:
         if time.monotonic() - since > _SAME_INTERRUPT:
             since = time.monotonic()
             _interruptions.append(number)
-            raise SignalInterrupt(number)
+            raise KeyboardInterrupt
 
     if threading.current_thread() is threading.main_thread():
         for number in ENDING_SIGNALS:
@@ -140,10 +130,8 @@ def _flush_or_drop(stream: IO[str]) -> None:
 
 def exit_status(error: BaseException) -> int:
     """Print why a command failed, and return its exit status."""
-    if _interruptions:  # importing native code, for one, turns it into another error
-        error = SignalInterrupt(_interruptions[-1])
-    if isinstance(error, KeyboardInterrupt):
-        number = error.number if isinstance(error, SignalInterrupt) else signal.SIGINT
+    if _interruptions or isinstance(error, KeyboardInterrupt):  # importing native code, for one, makes it another error
+        number = _interruptions[-1] if _interruptions else signal.SIGINT
         ignore_signals()
         words = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
         return _fail([words], 128 + number)

@@ -28,7 +28,13 @@ CHANGES = {
         4,
         r"shrank from [\d,]+ to [\d,]+ bytes; run again",
     ),
-    "text cut short before it is counted": ("txt", "truncate", COUNTER, 1, r"(shrank|became shorter|changed while it was read)"),
+    "text cut short before it is counted": (
+        "txt",
+        "truncate",
+        COUNTER,
+        1,
+        r"(shrank|became shorter|changed while it was read)",
+    ),
     "text replaced": ("txt", "replace", COUNTER, 1, r"was changed while it was read.*; run again when it is complete"),
     "text removed": ("txt", "remove", READER, 4, "cannot read .*No such file"),
     "gzip cut short": (

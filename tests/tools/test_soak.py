@@ -145,7 +145,7 @@ def ended(**changes: Any) -> Ended:
 FAILED = {"status": 1, "stderr": "INFO: this\nbpeflow: no room\n"}
 IGNORED_SIGNAL = (
     'Exception ignored in: <function f>\nTraceback (most recent call last):\n  File "bpeflow/cli/exit.py", line 9\n'
-    "bpeflow.cli.exit.SignalInterrupt: \n"
+    "KeyboardInterrupt: \n"
 )
 KILLED = ended(status=-9, signals=[signal.SIGKILL])
 

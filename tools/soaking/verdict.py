@@ -13,7 +13,7 @@ from soaking.process import Ended
 #: Output if a signal arrives in one of Python's callbacks, which ignores it.
 _IGNORED_SIGNAL = re.compile(
     r"Exception ignored in: .*\n(Traceback \(most recent call last\):\n(  .*\n)*)?"
-    r"bpeflow\.cli\.exit\.SignalInterrupt.*(\n|$)"
+    r"KeyboardInterrupt.*(\n|$)"
 )
 _FRAME = re.compile(r'File "([^"]*)"')
 _UNCLEAN = ("Traceback (most recent call last)", "Exception ignored in", "Fatal Python error", "Segmentation fault")
