@@ -18,7 +18,7 @@ from bpeflow._util.machine import available_cores
 from bpeflow._util.text import format_count, format_size
 from bpeflow.backends import BACKENDS, choose_backend
 from bpeflow.cli.merge import NOT_LEARNING, read_counts, settings_for_learning
-from bpeflow.cli.parser import Parser, add_counts_flag, add_figures_flag, names, number, numbers
+from bpeflow.cli.parser import Parser, add_counts_flag, add_figures_flag, number
 from bpeflow.cli.progress import set_up_logging
 from bpeflow.cli.settings import add_run_flags, settings_of
 from bpeflow.config import MergeSettings
@@ -38,7 +38,7 @@ seconds for set-up, the selection of pairs, the update of pre-tokens, and the re
 how many occurrences of pairs were visited, and how many of them merged; how many entries of the heap were stale; the
 number of pairs; and the memory of its tables. Settings are as for merge.
 
-  bpeflow compare --counts runs/mine --backends c,omp --threads 1,2,4 --rounds 5
+  bpeflow compare --counts runs/mine --backends c omp --threads 1 2 4 --rounds 5
 """
 
 #: The table's columns; "tables" is the memory of the backend's own.
@@ -79,9 +79,9 @@ def compare_parser() -> Parser:
     """Return the parser of its flags."""
     parser = Parser("compare", _DESCRIPTION, "--counts PATH [flags]")
     add_counts_flag(parser)
-    parser.add_argument("--backends", metavar="NAMES", type=names, default=[], help="e.g. python,c,omp (default: all)")
+    parser.add_argument("--backends", metavar="NAME", nargs="+", help="e.g. python c omp (default: all)")
     parser.add_argument(
-        "--threads", metavar="NUMBERS", type=numbers, default=[], help="for omp, e.g. 1,2,4 (default: one per core)"
+        "--threads", metavar="N", nargs="+", type=number, help="for omp, e.g. 1 2 4 (default: one per core)"
     )
     parser.add_argument("--rounds", metavar="N", type=number, default=1, help="repetitions; medians are shown")
     add_figures_flag(parser)

@@ -239,16 +239,6 @@ def page_file(text: str) -> Path:
     return output_file(text, (".html", ".htm"))
 
 
-def names(text: str) -> list[str]:
-    """Parse comma-separated names."""
-    return [name.strip() for name in text.split(",")]
-
-
-def numbers(text: str) -> list[int]:
-    """Parse comma-separated thread counts."""
-    return [number(name) for name in names(text)]
-
-
 def size(text: str) -> int:
     """Parse a size in bytes, such as ``8mb``."""
     from pydantic import ByteSize, TypeAdapter, ValidationError

@@ -59,10 +59,6 @@ def add_settings(parser: Parser, model: type[BaseModel], without: Collection[str
 def settings_of(options: argparse.Namespace) -> dict[str, Any]:
     """Return the settings that flags give, by key; `--set` first, then flags of their own."""
     given = {key.removeprefix(SETTING): value for key, value in vars(options).items() if key.startswith(SETTING)}
-    if getattr(options, "special_tokens_file", None):
-        if "special_tokens" in given:
-            raise ConfigError("--special_tokens_file: not allowed with argument --special_tokens")
-        given["special_tokens"] = _read_lines(options.special_tokens_file)
     return {**dict(getattr(options, "assignments", ())), **given}
 
 
@@ -76,8 +72,8 @@ def add_run_flags(parser: Parser, without: Collection[str] = ()) -> None:
         help="override any setting, e.g. monitor.interval=2; the value is YAML; repeatable",
     )  # fmt: skip
     group.add_argument(
-        "--special_tokens_file", metavar="FILE", type=Path,
-        help="file with one special token per line, instead of --special_tokens",
+        "--special_tokens_file", metavar="FILE", type=_lines, action="extend", default=argparse.SUPPRESS,
+        dest=f"{SETTING}special_tokens", help="file with one special token per line, as for --special_tokens",
     )  # fmt: skip
     add_quiet_flag(parser)
 
@@ -93,15 +89,13 @@ def _assignment(text: str) -> tuple[str, Any]:
         raise argparse.ArgumentTypeError(f"{key}: {value!r} is not valid YAML ({error})") from error
 
 
-def _read_lines(path: Path) -> list[str]:
-    """Read the lines of a file, without empty ones."""
+def _lines(path: str) -> list[str]:
+    """Parse the name of a file as its lines, without empty ones."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise ConfigError(f"cannot read the special tokens {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8 at byte {error.start}") from error
-    return [line for line in text.replace("\r\n", "\n").split("\n") if line]
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise argparse.ArgumentTypeError(f"cannot read {path} as text: {error}") from error
+    return [line for line in text.split("\n") if line]
 
 
 # ---- a corpus ----
