@@ -112,8 +112,6 @@ LONG, VERY_LONG = "a" * (245 - len(str(os.getpid()))), "a" * 260
         (["counts", "nothing.npz", f"{LONG}.tsv"], f"{LONG}.tsv"),
         (["report", "nothing", "--out", f"{LONG}.html"], f"{LONG}.html"),
         (["show", "nothing", "text", "--html", f"{LONG}.html"], f"{LONG}.html"),
-        (["evaluate", "--tokenizer", "nothing", "--input", "broken", "--json", f"{LONG}.json"], f"{LONG}.json"),
-        (["compare", "--counts", "nothing", "--vocab_size", "300", "--json", f"{LONG}.json"], f"{LONG}.json"),
         (["--input", "broken", "--vocab_size", "260", "--out_dir", VERY_LONG], f"{VERY_LONG}/unfinished/done.json"),
         (
             ["merge", "--counts", "run", "--vocab_size", "260", "--out_dir", LONG * 2],

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from bpeflow import __version__
 from bpeflow._util.native import build_records
 from bpeflow.backends import BACKENDS
-from bpeflow.cli.parser import Parser
+from bpeflow.cli.parser import Parser, add_json_flag
 from bpeflow.errors import NativeUnavailableError
 from bpeflow.look.tables import output_console, print_fields, print_json, print_table
 from bpeflow.pretokenize.native import chosen_instructions, native_instructions, native_unicode_version, why_regex
@@ -22,7 +22,7 @@ def backends_parser() -> Parser:
     """Return the parser of its flags."""
     parser = Parser("backends", "List the merge backends, and why any is unavailable.")
     parser.add_argument("--verbose", action="store_true", help="also print how bpeflow was built, and what it uses")
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    add_json_flag(parser)
     return parser
 
 

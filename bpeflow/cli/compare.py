@@ -7,7 +7,6 @@ from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
-from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -18,7 +17,7 @@ from bpeflow._util.machine import available_cores
 from bpeflow._util.text import format_count, format_size
 from bpeflow.backends import BACKENDS, choose_backend
 from bpeflow.cli.merge import NOT_LEARNING, read_counts, settings_for_learning
-from bpeflow.cli.parser import Parser, add_counts_flag, add_figures_flag, number
+from bpeflow.cli.parser import Parser, add_counts_flag, add_json_flag, number
 from bpeflow.cli.progress import set_up_logging
 from bpeflow.cli.settings import add_run_flags, settings_of
 from bpeflow.config import MergeSettings
@@ -84,7 +83,7 @@ def compare_parser() -> Parser:
         "--threads", metavar="N", nargs="+", type=number, help="for omp, e.g. 1 2 4 (default: one per core)"
     )
     parser.add_argument("--rounds", metavar="N", type=number, default=1, help="repetitions; medians are shown")
-    add_figures_flag(parser)
+    add_json_flag(parser)
     add_run_flags(parser, NOT_LEARNING | {"backend", "threads", "out_dir", "resume", "restart", "overwrite"})
     return parser
 
@@ -100,7 +99,7 @@ def run_compare(options: Namespace) -> None:
     if any(contender.backend == "python" for contender in entrants) and not options.backends:
         log.info("the python backend takes part, and may take minutes: --backends names others")
     learned = compare(counts, settings.for_learning(), entrants, options.rounds, base)
-    if options.json is not None:
+    if options.json:
         figures = {
             **{name: value for name, value in asdict(start_report(settings)).items() if value is not None},
             "counts": str(path),
@@ -108,8 +107,8 @@ def run_compare(options: Namespace) -> None:
             "merges": len(learned),
             "contenders": [contender.to_dict() for contender in entrants],
         }
-        print_json(figures, options.json)
-    if options.json != Path("-"):
+        print_json(figures)
+    else:
         print_comparison(output_console(), counts, learned, entrants)
 
 

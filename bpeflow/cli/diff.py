@@ -10,7 +10,7 @@ from typing import Any
 from rich.text import Text
 
 from bpeflow._util.text import format_count, format_size, one_line, short_names
-from bpeflow.cli.parser import Parser, add_quiet_flag, add_tokenizer
+from bpeflow.cli.parser import Parser, add_json_flag, add_quiet_flag, add_tokenizer
 from bpeflow.cli.progress import observing
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
 from bpeflow.errors import ConfigError
@@ -49,7 +49,7 @@ def diff_parser() -> Parser:
     add_tokenizer(parser, "second", "B")
     parser.add_argument("--text", metavar="TEXT", help="text to encode with both")
     add_corpus_flags(parser)
-    parser.add_argument("--json", action="store_true", help="print everything as JSON, with all tokens of all lists")
+    add_json_flag(parser)
     add_quiet_flag(parser)
     return parser
 

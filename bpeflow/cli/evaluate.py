@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from pathlib import Path
 from typing import Any
 
 from bpeflow._util.text import short_names
-from bpeflow.cli.parser import Parser, add_description_flags, add_figures_flag, add_quiet_flag, description, size
+from bpeflow.cli.parser import Parser, add_description_flags, add_json_flag, add_quiet_flag, description, size
 from bpeflow.cli.progress import observing
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
 from bpeflow.dataset.evaluate import evaluate
@@ -40,7 +39,7 @@ def evaluate_parser() -> Parser:
     parser.add_argument(
         "--for_size", metavar="SIZE", type=size, help="also estimate the time to encode this much text, e.g. 12gb"
     )
-    add_figures_flag(parser)
+    add_json_flag(parser)
     add_quiet_flag(parser)
     return parser
 
@@ -55,8 +54,7 @@ def run_evaluate(options: Namespace) -> None:
             names = short_names(paths)
             tokenizers = {names[path]: Tokenizer.from_pretrained(path, **described) for path in dict.fromkeys(paths)}
         report = evaluate(tokenizers, corpus.pop("inputs"), baseline=options.baseline, observer=observer, **corpus)
-    if options.json is not None:
-        print_json(report.to_dict(options.for_size), options.json)
-    if options.json == Path("-"):
+    if options.json:
+        print_json(report.to_dict(options.for_size))
         return
     report.print_to(output_console(), options.for_size)

@@ -7,7 +7,7 @@ from argparse import Namespace
 from rich.console import Console
 
 from bpeflow._util.text import format_count, format_size, one_line
-from bpeflow.cli.parser import Parser, add_description_flags, add_quiet_flag, add_tokenizer, description
+from bpeflow.cli.parser import Parser, add_description_flags, add_json_flag, add_quiet_flag, add_tokenizer, description
 from bpeflow.cli.progress import observing
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
 from bpeflow.look.render import to_json
@@ -56,7 +56,7 @@ def inspect_parser() -> Parser:
     add_tokenizer(parser)
     add_description_flags(parser)
     add_corpus_flags(parser)
-    parser.add_argument("--json", action="store_true", help="print everything as JSON, with all tokens of all lists")
+    add_json_flag(parser)
     add_quiet_flag(parser)
     return parser
 

@@ -76,7 +76,7 @@ class Parser(argparse.ArgumentParser):
             self.error(f"missing: {', '.join(missing)}")
         for name in self._outputs:
             path = getattr(options, name)
-            if path not in (None, Path("-")) and path.exists():
+            if path is not None and path.exists():
                 _check_replaced(path, {key: value for key, value in vars(options).items() if key != name})
         return options
 
@@ -201,12 +201,9 @@ def add_counts_flag(parser: Parser, *, required: bool = True) -> None:
     )
 
 
-def add_figures_flag(parser: Parser) -> None:
-    """Add ``--json``, for `print_json`."""
-    parser.add_output(
-        "--json", metavar="FILE", type=lambda text: Path("-") if text == "-" else output_file(text, (".json",)),
-        help="also write all figures to this file; - prints them instead",
-    )  # fmt: skip
+def add_json_flag(parser: Parser) -> None:
+    """Add ``--json``."""
+    parser.add_argument("--json", action="store_true", help="print everything as JSON, with all entries of all lists")
 
 
 def add_quiet_flag(parser: Parser) -> None:
@@ -217,8 +214,8 @@ def add_quiet_flag(parser: Parser) -> None:
 # ---- types of values ----
 
 
-def output_file(text: str, endings: Sequence[str] = ()) -> Path:
-    """Parse the path of a file to write, with one of these endings if any. It appears only when it is complete.
+def output_file(text: str) -> Path:
+    """Parse the path of a file to write. It appears only when it is complete.
 
     Raises `ArgumentTypeError` or `OSError` if there can be no such file, before any work.
     """
@@ -228,15 +225,14 @@ def output_file(text: str, endings: Sequence[str] = ()) -> Path:
         temporary_path(Path(text))
     except FormatError as error:  # a ValueError, of which argparse would leave out the message
         raise argparse.ArgumentTypeError(str(error)) from error
-    if endings and Path(text).suffix.lower() not in endings:
-        kind = endings[0][1:].upper()
-        raise argparse.ArgumentTypeError(f"{text} does not end in {endings[0]}, and the file is {kind}")
     return Path(text)
 
 
 def page_file(text: str) -> Path:
     """Parse the path of a page to write, as `output_file` does."""
-    return output_file(text, (".html", ".htm"))
+    if Path(text).suffix.lower() not in (".html", ".htm"):
+        raise argparse.ArgumentTypeError(f"{text} does not end in .html, and the file is HTML")
+    return output_file(text)
 
 
 def size(text: str) -> int:

@@ -9,7 +9,7 @@ from argparse import Namespace
 
 from bpeflow._util.atomic import write_text
 from bpeflow._util.text import format_size
-from bpeflow.cli.parser import Parser, add_description_flags, add_tokenizer, description, page_file, size
+from bpeflow.cli.parser import Parser, add_description_flags, add_json_flag, add_tokenizer, description, page_file, size
 from bpeflow.cli.progress import set_up_logging
 from bpeflow.errors import ConfigError
 from bpeflow.tokenizer.tokenizer import Tokenizer
@@ -49,7 +49,7 @@ def show_parser() -> Parser:
     add_description_flags(parser)
     parser.add_argument("--explain", action="store_true", help="also show merges, and why neighbours did not merge")
     parser.add_argument("--ids", action="store_true", help="print the ids alone, on one line")
-    parser.add_argument("--json", action="store_true", help="print the tokens as JSON")
+    add_json_flag(parser)
     parser.add_output("--html", metavar="FILE", type=page_file, help="write a self-contained page instead")
     return parser
 

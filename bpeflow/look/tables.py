@@ -10,7 +10,6 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from io import StringIO
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
@@ -18,7 +17,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from bpeflow._util.atomic import write_text
 from bpeflow._util.text import Shown, show_token
 from bpeflow.look.render import to_html
 
@@ -133,10 +131,6 @@ def list_tokens(tokens: Sequence[VocabToken]) -> str:
     return f"{listed} …" if len(tokens) > LISTED else listed
 
 
-def print_json(content: Any, path: Path | None = None) -> None:
-    """Write figures as JSON to a file, or to standard output if `path` is None or ``-``."""
-    text = json.dumps(content, indent=2) + "\n"
-    if path in (None, Path("-")):
-        sys.stdout.write(text)
-    else:
-        write_text(path, text)
+def print_json(content: Any) -> None:
+    """Print figures as JSON."""
+    sys.stdout.write(json.dumps(content, indent=2) + "\n")

@@ -130,25 +130,18 @@ def test_show_writes_a_page(capsys: pytest.CaptureFixture[str], tokenizer: str, 
 
 
 def test_files_are_replaced_only_if_asked(capsys: pytest.CaptureFixture[str], tokenizer: str, corpus: str) -> None:
-    json_file, page = f"{corpus}.json", f"{corpus}.html"
-    for copy in (json_file, page):
-        shutil.copy(corpus, copy)
+    page = f"{corpus}.html"
+    shutil.copy(corpus, page)
     mine, folder = Path(corpus).read_bytes(), str(Path(corpus).parent)
-    figures = ("evaluate", "--tokenizer", tokenizer, "--input", json_file, "--quiet", "--json")
     show = ("show", tokenizer, "--input", page, "--html")
-    for *command, path in ((*figures, json_file), (*show, page), ("report", tokenizer, "--out", page)):
+    for *command, path in ((*show, page), ("report", tokenizer, "--out", page)):
         message = f"{path}: already exists; name another file, or give --overwrite to replace it"
         assert message in failure(capsys, *command, path)
         assert f"{folder}: is a folder; output can only create" in failure(capsys, *command, folder)
         assert Path(path).read_bytes() == mine
     assert f"{corpus}: already exists; name another file" in failure(capsys, "counts", "none", corpus)
-    for *command, path in ((*figures, json_file), (*show, page)):
-        assert "is one of the input files and would be overwritten" in failure(capsys, *command, path, "--overwrite")
-        assert Path(path).read_bytes() == mine
-    for _ in range(2):
-        assert main([*figures, f"{corpus}.figures.json", "--overwrite"]) == 0
-    capsys.readouterr()
-    assert json.loads(output(capsys, *figures, "-"))
+    assert "is one of the input files and would be overwritten" in failure(capsys, *show, page, "--overwrite")
+    assert Path(page).read_bytes() == mine
 
 
 def test_show_needs_one_text(capsys: pytest.CaptureFixture[str], tokenizer: str, corpus: str) -> None:

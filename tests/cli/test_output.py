@@ -115,7 +115,7 @@ def test_tables_never_cut_a_figure(
 ) -> None:
     assert main([*arguments, "--quiet"]) == 0
     run = arguments[-1]
-    flags = ["--tokenizer", run, "--input", str(corpus), "--json", f"{run}.json"]
+    flags = ["--tokenizer", run, "--input", str(corpus)]
     with terminal(columns, monkeypatch) as screen:
         assert main(["evaluate", *flags]) == 0
     table = [line for line in screen.lines if "encoding" not in line]

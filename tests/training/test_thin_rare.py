@@ -73,8 +73,9 @@ def test_every_way_of_learning_has_it(corpus: str, tmp_path: Path, capsys: pytes
     exactly = ["--set", "thin_rare=null", "--out_dir", str(tmp_path / "exactly")]
     assert main(["merge", "--counts", str(tmp_path / "thinned"), *exactly]) == 0
     assert files(tmp_path / "exactly") == files(tmp_path / "exact")
-    assert main(["compare", "--counts", counts, *FLAGS, "--json", str(tmp_path / "figures.json")]) == 0
-    figures = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
+    capsys.readouterr()
+    assert main(["compare", "--counts", counts, *FLAGS, "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
     saved = PretokenCounts.load(tmp_path / "exact" / "counts.npz")
     assert {contender["words"] for contender in figures["contenders"]} == {len(saved.thin(5, 0.1))}
     special = ["<|endoftext|>"]
