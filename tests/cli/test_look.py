@@ -137,7 +137,8 @@ def test_files_are_replaced_only_if_asked(capsys: pytest.CaptureFixture[str], to
     for *command, path in ((*show, page), ("report", tokenizer, "--out", page)):
         message = f"{path}: already exists; name another file, or give --overwrite to replace it"
         assert message in failure(capsys, *command, path)
-        assert f"{folder}: is a folder; output can only create" in failure(capsys, *command, folder)
+        Path(folder, "made.html").mkdir(exist_ok=True)
+        assert "made.html: is a folder; output can only create" in failure(capsys, *command, f"{folder}/made.html")
         assert Path(path).read_bytes() == mine
     assert f"{corpus}: already exists; name another file" in failure(capsys, "counts", "none", corpus)
     assert "is one of the input files and would be overwritten" in failure(capsys, *show, page, "--overwrite")
