@@ -45,7 +45,9 @@ def show_parser() -> Parser:
         "--input", "-i", metavar="PATH", nargs="+", dest="inputs",
         help="show the beginning of files, folders, globs, URLs, or - for standard input instead",
     )  # fmt: skip
-    parser.add_argument("--first", metavar="SIZE", type=size, help="bytes of input to show (default: 10kb)")
+    parser.add_argument(
+        "--first", metavar="SIZE", type=size, default=_FIRST, help="bytes of --input or - to show (default: 10kb)"
+    )
     add_description_flags(parser)
     parser.add_argument("--explain", action="store_true", help="also show merges, and why neighbours did not merge")
     parser.add_argument("--ids", action="store_true", help="print the ids alone, on one line")
@@ -58,8 +60,6 @@ def run_show(options: Namespace) -> None:
     """Show a text."""
     if (options.text is None) == (options.inputs is None):
         raise ConfigError("after the TOKENIZER, give either a TEXT (or -), before all flags, or --input PATH")
-    if options.first is not None and options.text not in (None, "-"):
-        raise ConfigError("--first is for --input and standard input; all of TEXT is shown")
     forms = [f"--{name}" for name in ("ids", "json", "html", "explain") if getattr(options, name)]
     if len(forms) > 1 and forms != ["--html", "--explain"]:
         raise ConfigError(f"{' and '.join(forms)}: give one of them")
@@ -78,10 +78,9 @@ def run_show(options: Namespace) -> None:
         from bpeflow.corpus.excerpts import first_text  # pydantic
 
         end = next(iter(tokenizer.special_tokens), "\n")
-        first = _FIRST if options.first is None else options.first
-        text, is_whole = first_text({"input": options.inputs or ["-"]}, first, end)
+        text, is_whole = first_text({"input": options.inputs or ["-"]}, options.first, end)
         if not is_whole:
-            log.info("showing the first %s; --first SIZE shows more", format_size(first))
+            log.info("showing the first %s; --first SIZE shows more", format_size(options.first))
     else:
         text = os.fsencode(text).decode(errors="replace")
     report = report_of_tokenizer(options.tokenizer) if options.explain else None

@@ -84,7 +84,7 @@ def load_values(path: Path | None, overrides: Mapping[str, Any] | None = None) -
 
 
 def read_config(path: Path | None) -> dict[str, Any]:
-    """Return the values of a YAML config for any command; its keys may be dotted. Raises `ConfigError`."""
+    """Return the values of a YAML config for any command; dotted keys override their sections. Raises `ConfigError`."""
     return override({}, {} if path is None else read_yaml(path))
 
 
@@ -203,10 +203,6 @@ def read_yaml(path: Path) -> dict[str, Any]:
         )
     if wrong_keys := [key for key in values if not isinstance(key, str)]:
         raise ConfigError(f"{path}: {wrong_keys[0]!r} is not the name of a setting")
-    for section, dotted in ((key.partition(".")[0], key) for key in values):
-        inside = _SECTIONS[section].expand(values.get(section)) if section in _SECTIONS else None
-        if isinstance(inside, Mapping) and any(dotted == f"{section}.{key}" for key in inside):
-            raise ConfigError(f"{path}: {dotted} is given twice, alone and in {section}: remove one")
     return values
 
 

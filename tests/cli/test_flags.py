@@ -149,7 +149,6 @@ def test_a_vocabulary_size_in_thousands(corpus: Path) -> None:
         ),
         (["show", "x", "a", "--ids", "--json"], "--ids and --json: give one of them"),
         (["show", "x", "a", "--explain", "--json"], "--json and --explain: give one of them"),
-        (["show", "x", "a", "--first", "5"], "--first is for --input and standard input; all of TEXT is shown"),
         (["evaluate", "--tokenizer", "x", "-i", "x", "--baseline=y", "--baseline=y"], "--baseline is given twice"),
         (["--tie_break", "none"], "'greatest_bytes', 'smallest_ids' or 'huggingface', found 'none'"),
         (["--input_format", "csv"], "'auto', 'text', 'jsonl' or 'parquet', found 'csv'"),

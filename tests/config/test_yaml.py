@@ -45,12 +45,8 @@ def test_a_config_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
         read_yaml(tmp_path / "config.yaml")
 
 
-@pytest.mark.parametrize("section", ["monitor: true", "monitor: {enabled: true, interval: 2}"])
-def test_a_dotted_key_beside_its_section_is_refused_if_both_give_it(tmp_path: Path, section: str) -> None:
+@pytest.mark.parametrize("section", ["monitor: true", "monitor: {enabled: true}"])
+def test_a_dotted_key_overrides_its_section(tmp_path: Path, section: str) -> None:
     config = tmp_path / "c.yaml"
-    config.write_text(f"{section}\nmonitor.enabled: false\n", encoding="utf-8")
-    message = r"c\.yaml: monitor\.enabled is given twice, alone and in monitor: remove one"
-    with pytest.raises(ConfigError, match=message):
-        load_values(config)
-    config.write_text("monitor: {interval: 2}\nmonitor.enabled: true\nengine: 3\nengine.kind: ray", encoding="utf-8")
-    assert load_values(config)["monitor"] == {"interval": 2, "enabled": True}
+    config.write_text(f"monitor.enabled: false\n{section}\nmonitor.interval: 2\n", encoding="utf-8")
+    assert load_values(config)["monitor"] == {"enabled": False, "interval": 2}
