@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bpeflow.cli.parser import Parser, add_counts_flag
+from bpeflow.cli.progress import run_training
 from bpeflow.cli.settings import add_run_flags, settings_of
-from bpeflow.cli.training import run_training
 from bpeflow.config import COUNT_ONLY, Settings, load_values, make_settings, override, replace
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError

@@ -5,17 +5,30 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from bpeflow._util.text import one_line
 from bpeflow.cli.exit import with_flags
-from bpeflow.errors import OutputError
+from bpeflow.errors import (
+    ConfigError,
+    CorpusError,
+    FolderInUseError,
+    FormatError,
+    OutputError,
+    ScratchError,
+    WorkerDiedError,
+)
 from bpeflow.progress.observer import Observer, PlainObserver
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
+
+    from bpeflow.config import Settings
+    from bpeflow.training.train import TrainResult
 
 #: Environment variables by which a stream that is not a terminal is drawn on as if it were.
 _AS_TERMINAL = ("FORCE_COLOR", "TTY_COMPATIBLE")
@@ -63,6 +76,31 @@ def print_summary(fields: Iterable[tuple[str, str]], quiet: bool) -> None:
         sys.stdout.flush()
     except OutputError as error:
         log.warning("%s: the run is complete, but its summary is not shown", error)
+
+
+def run_training(settings: Settings, quiet: bool, work: Callable[[Observer], TrainResult]) -> None:
+    """Do `work` with progress shown, and print the summary of its result."""
+    from bpeflow.run_dir.layout import REPORT_FILE  # needed for a training only
+    from bpeflow.run_dir.resume import how_to_continue
+    from bpeflow.run_dir.summary import describe_run
+
+    if settings.out_dir is None:
+        raise ConfigError("no output folder: give --out_dir FOLDER, or name one in the config")
+    try:
+        with observing(quiet) as observer:
+            result = work(observer)
+    except (ConfigError, CorpusError, FolderInUseError, FormatError):  # some of which are an OSError, too
+        raise
+    except (KeyboardInterrupt, OSError, ScratchError, WorkerDiedError):
+        log.info("%s", how_to_continue(settings.out_dir))
+        raise
+    files: dict[Path, list[str]] = {settings.out_dir: []}
+    for path in (settings.out_dir / name for name in [*result.report.files, REPORT_FILE]):
+        files.setdefault(path.parent, []).append(path.name)
+    written = [one_line(f"{folder}: {', '.join(names)}") for folder, names in files.items()]
+    is_new = result.learned is not None or settings.skip_merge  # and not of a run that was finished before
+    labels = ["written" if is_new else "kept", *[""] * len(written)]
+    print_summary([("", ""), *describe_run(result.report), *zip(labels, written, strict=False)], quiet)
 
 
 class _OneLine(logging.Formatter):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from bpeflow.cli.parser import Parser
-from bpeflow.cli.progress import set_up_logging
+from bpeflow.cli.progress import run_training, set_up_logging
 from bpeflow.cli.settings import add_run_flags, settings_of
 from bpeflow.config import load_values
 
@@ -31,7 +31,6 @@ def run_train(options: Namespace) -> None:
     flags = settings_of(options)
     set_up_logging(options.quiet)
     values = load_values(options.config, flags)
-    from bpeflow.cli.training import run_training
     from bpeflow.run_dir.resume import counts_to_resume, make_run_settings
     from bpeflow.training.train import train
 
