@@ -25,11 +25,11 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import SUBFOLDER, Fingerprint, has_segments, remove_segments
 from bpeflow.counting.merger import CountMerger, reduce_shards
 from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
-from bpeflow.counting.report import CorpusReport, CountingReport, StageReport, complete_stages, describe_sources
+from bpeflow.counting.report import CorpusReport, CountingReport, complete_stages, describe_sources
 from bpeflow.counting.shards import PARTITIONS, RECORD, Shard, Spilled, new_scratch, removed_at_end
 from bpeflow.counting.table import SharedTables
 from bpeflow.errors import ConfigError, CorpusError, explain_memory_error
-from bpeflow.flow import Executor, MonitorSample
+from bpeflow.flow import Executor, MonitorSample, StageReport
 from bpeflow.keywords import CountKeywords, takes_settings
 from bpeflow.pretokenize.native import chosen_instructions, native_unicode_version, why_regex
 from bpeflow.pretokenize.normalizer import UNICODE_VERSION

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util.atomic import atomic_path
-from bpeflow._util.packed import PackedBytes
-from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy
+from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_repr
 from bpeflow.counting.shards import MAX_COUNT
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.pretokenize.normalizer import load_normalizer
@@ -90,7 +89,11 @@ def read_npz(file: IO[bytes]) -> NpzContent:
         names = arrays["normalizer"].tolist() if "normalizer" in arrays else ()
         normalizer = load_normalizer(names).names
         cut = Cut(str(arrays["cut_base"]), int(arrays["cut_lowest_count"])) if "cut_base" in arrays else None
-        return data, offsets, counts, _pattern(arrays["pattern"]), _policy(str(arrays["unmatched"])), normalizer, cut
+        steps, unmatched = arrays["pattern"].tolist(), str(arrays["unmatched"])
+        if unmatched not in get_args(UnmatchedPolicy):
+            raise FormatError(f"unmatched is {unmatched!r}; it must be one of {', '.join(get_args(UnmatchedPolicy))}")
+        pattern = steps if isinstance(steps, str) else tuple(map(str, steps))
+        return data, offsets, counts, pattern, cast(UnmatchedPolicy, unmatched), normalizer, cut
 
 
 def check_canonical(data: NDArray[np.uint8], offsets: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
@@ -130,18 +133,6 @@ def explain_npz_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _pattern(value: NDArray[np.str_]) -> Pattern:
-    steps = value.tolist()
-    return steps if isinstance(steps, str) else tuple(map(str, steps))
-
-
-def _policy(unmatched: str) -> UnmatchedPolicy:
-    for policy in get_args(UnmatchedPolicy):
-        if policy == unmatched:
-            return cast(UnmatchedPolicy, policy)
-    raise FormatError(f"unmatched is {unmatched!r}; it must be one of {', '.join(get_args(UnmatchedPolicy))}")
-
-
 def _check_sizes(file: IO[bytes]) -> None:
     """Refuse arrays that would take more memory than the file has bytes: compressed ones, and false headers."""
     with zipfile.ZipFile(file) as archive:
@@ -149,8 +140,7 @@ def _check_sizes(file: IO[bytes]) -> None:
             if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
                 raise FormatError(f"{member.filename} is compressed, which counts are not; write them again")
             with archive.open(member) as stream:
-                if np.lib.format.read_magic(stream) != (1, 0):
-                    raise FormatError(f"{member.filename} is not an array in version 1.0 of numpy's format")
+                np.lib.format.read_magic(stream)
                 shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
             if prod(shape) * dtype.itemsize > member.file_size:
                 raise FormatError(
@@ -171,83 +161,36 @@ _UNESCAPES = {escaped: plain for plain, escaped in _ESCAPES.items()}
 _NEEDS_ESCAPE = re.compile(rb"[\\\t\n\r]")
 _ESCAPE = re.compile(rb"\\(?:x[0-9a-f]{2}|.?)", re.DOTALL)
 
-#: A count with at most as many digits as the largest one has, as `int` limits its input.
-_COUNT = re.compile(rb"0*([0-9]{1,%d})" % len(str(MAX_COUNT)))
+#: The most digits of a count, zeros before it included: far fewer than `int` accepts.
+_MOST_DIGITS = 99
 
 
-def write_tsv(path: Path, tokens: PackedBytes, counts: NDArray[np.int64]) -> None:
+def write_tsv(path: Path, items: Iterable[tuple[bytes, int]]) -> None:
     """Write pre-tokens and their counts."""
-    data = np.frombuffer(tokens.data, np.uint8)
-    to_escape = np.isin(data, np.frombuffer(b"".join(_ESCAPES), np.uint8))
-    if not _all_utf8(tokens):
-        to_escape |= data >= 0x80
-    strings = [*tokens]
-    for index in np.unique(np.searchsorted(tokens.offsets, np.flatnonzero(to_escape), "right") - 1).tolist():
-        strings[index] = _escape(strings[index])
     with atomic_path(path) as temporary, temporary.open("wb") as file:
-        file.writelines(map(b"%s\t%d\n".__mod__, zip(strings, counts.tolist(), strict=True)))
-
-
-def _all_utf8(tokens: PackedBytes) -> bool:
-    """Return whether all strings are UTF-8: all of them together, and none begins inside a character."""
-    try:
-        tokens.data.decode()
-    except UnicodeDecodeError:
-        return False
-    first = np.frombuffer(tokens.data, np.uint8)[tokens.offsets[:-1]]
-    return not np.any((first >= 0x80) & (first < 0xC0))
+        file.writelines(b"%s\t%d\n" % (_escape(token), count) for token, count in items)
 
 
 def _escape(token: bytes) -> bytes:
     escaped = _NEEDS_ESCAPE.sub(lambda match: _ESCAPES[match[0]], token)
-    return escaped.decode("utf-8", errors="backslashreplace").encode()  # invalid UTF-8 becomes \xNN
+    # Invalid UTF-8 becomes \xNN.
+    return escaped if escaped.isascii() else escaped.decode("utf-8", errors="backslashreplace").encode()
 
 
-def read_tsv(path: Path) -> tuple[list[bytes], list[int]]:
-    """Read lines of distinct pre-tokens, and return both columns.
-
-    Raises `FormatError`, with the path and the line, for anything else.
-    """
-    if (columns := _read_at_once(path)) is not None:
-        return columns
-    counts = read_lines(path)
-    return [*counts], [*counts.values()]
-
-
-def _read_at_once(path: Path) -> tuple[list[bytes], list[int]] | None:
-    """Read lines that need no closer look; None if there are others. A tenth of the time of `read_lines`."""
-    text = path.read_bytes()
-    data = np.frombuffer(text, np.uint8)
-    tabs, ends = np.flatnonzero(data == ord("\t")), np.flatnonzero(data == ord("\n"))
-    if not text.endswith(b"\n") or len(tabs) != len(ends) or (tabs > ends).any() or (tabs[1:] < ends[:-1]).any():
-        return None
-    fields = text.replace(b"\n", b"\t").split(b"\t")
-    tokens, digits = fields[:-1:2], fields[1::2]
-    lengths = ends - tabs - 1
-    if lengths.min() < 1 or lengths.max() >= len(str(MAX_COUNT)) or not b"".join(digits).isdigit():
-        return None
-    counts = [*map(int, digits)]
-    for index in np.unique(np.searchsorted(ends, np.flatnonzero(data == ord("\\")))).tolist():
-        tokens[index] = _unescape(tokens[index], f"{path}, line {index + 1}")
-    distinct = {*tokens}
-    return None if len(distinct) < len(tokens) or b"" in distinct or min(counts) < 1 else (tokens, counts)
-
-
-def read_lines(path: Path) -> dict[bytes, int]:
-    """Implement `read_tsv`, one line after another, which finds the first one that is wrong."""
+def read_tsv(path: Path) -> dict[bytes, int]:
+    """Read lines of distinct pre-tokens. Raises `FormatError`, with the path and the line, for anything else."""
     counts: dict[bytes, int] = {}
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
-            where = f"{path}, line {number}"
             escaped, _, digits = line.removesuffix(b"\n").partition(b"\t")
-            match = _COUNT.fullmatch(digits)
-            if not match or not 1 <= (count := int(match[1])) <= MAX_COUNT:
-                found = repr(line) if len(line) <= 80 else f"{line[:80]!r}..."
+            count = int(digits) if digits.isdigit() and len(digits) <= _MOST_DIGITS else 0
+            where = f"{path}, line {number}"
+            if not 1 <= count <= MAX_COUNT:
                 raise FormatError(
                     f"{where}: must be a pre-token, a tab and an integer of at least 1 and at most {MAX_COUNT}, found "
-                    f"{found}"
+                    f"{short_repr(line)}"
                 )
-            token = _unescape(escaped, where)
+            token = _unescape(escaped, where) if b"\\" in escaped else escaped
             if not token:
                 raise FormatError(f"{where}: an empty pre-token")
             if token in counts:

@@ -11,13 +11,7 @@ from bpeflow.corpus.open_chunk import ChunkBuffer, open_chunk
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.shards import Scratch, Shard, divide_shards
-from bpeflow.counting.table import (
-    CountedDocuments,
-    CountTable,
-    NativeTable,
-    SharedTables,
-    new_table,
-)
+from bpeflow.counting.table import CountedDocuments, CountTable, NativeTable, SharedTables, new_table
 from bpeflow.errors import PatternTimeoutError, UnmatchedTextError
 from bpeflow.flow import set_gauge
 

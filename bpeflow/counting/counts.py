@@ -139,31 +139,20 @@ class PretokenCounts(Mapping[bytes, int]):
             CountOverflowError: a count does not fit 64 bits.
             FormatError: a pre-token is empty or occurs twice, or a count is below 1 or not an integer.
         """
-        tokens, counts = [], []
+        from bpeflow.counting.thinning import canonical_order  # with what training needs for thinning only
+
+        tokens, numbers = [], []
         for token, count in items:
             tokens.append(token)
-            counts.append(_integer(token, count))
+            numbers.append(_checked(token, count))
         if b"" in tokens:
             raise FormatError("an empty pre-token")
         if len({*tokens}) < len(tokens):
             raise FormatError(f"the pre-token {Counter(tokens).most_common(1)[0][0]!r} occurs twice")
-        if counts and max(counts) > MAX_COUNT:
-            raise CountOverflowError(
-                f"the count of pre-token {tokens[counts.index(max(counts))]!r} does not fit 64 bits"
-            )
-        if counts and min(counts) < 1:
-            raise FormatError(f"the count of pre-token {tokens[counts.index(min(counts))]!r} is below 1")
-        return cls._of_columns(tokens, counts)
-
-    @classmethod
-    def _of_columns(cls, tokens: list[bytes], counts: list[int]) -> PretokenCounts:
-        """Put distinct pre-tokens and their counts into canonical order."""
-        from bpeflow.counting.thinning import canonical_order  # with what training needs for thinning only
-
-        packed, numbers = PackedBytes.of(tokens), np.array(counts, np.int64)
+        packed, counts = PackedBytes.of(tokens), np.array(numbers, np.int64)
         data, offsets = np.frombuffer(packed.data, np.uint8), packed.offsets
-        order = canonical_order(data, offsets[:-1], offsets[1:], numbers)
-        return cls(*take_strings(data, offsets, order), numbers[order])
+        order = canonical_order(data, offsets[:-1], offsets[1:], counts)
+        return cls(*take_strings(data, offsets, order), counts[order])
 
     @classmethod
     def from_mapping(cls, counts: Mapping[bytes, int] | Mapping[str, int]) -> PretokenCounts:
@@ -328,7 +317,7 @@ class PretokenCounts(Mapping[bytes, int]):
             FormatError: the file has another ending, or is not in the format of its ending.
             OSError: the file does not exist or cannot be read.
         """
-        return cls.load(path) if _ending(path) == ".npz" else cls._of_columns(*read_tsv(Path(path)))
+        return cls.load(path) if _ending(path) == ".npz" else cls.from_items(read_tsv(Path(path)).items())
 
     def write(self, path: str | Path) -> None:
         """Write a file in the format of its ending, in any case: ``.npz`` (see `save`) or ``.tsv``.
@@ -341,7 +330,7 @@ class PretokenCounts(Mapping[bytes, int]):
         elif self.cut:
             raise FormatError(f"{path}: pre-tokens were cut for superwords, and only .npz says how")
         else:
-            write_tsv(Path(path), PackedBytes(self.data.tobytes(), self.offsets), self.counts)
+            write_tsv(Path(path), self.items())
 
 
 class _Items(ItemsView[bytes, int]):
@@ -362,13 +351,17 @@ def _ending(path: str | Path) -> str:
     return ending
 
 
-def _integer(token: bytes, count: SupportsIndex) -> int:
+def _checked(token: bytes, count: SupportsIndex) -> int:
+    """Return a count as an integer, if it is one, and in range."""
     try:
-        if not isinstance(count, bool):
-            return index(count)
+        number = 0 if isinstance(count, bool) else index(count)
     except TypeError:
-        pass
-    raise FormatError(f"the count of pre-token {token!r} must be an integer, found {count!r}")
+        number = 0
+    if number < 1:
+        raise FormatError(f"the count of pre-token {token!r} must be an integer of at least 1, found {count!r}")
+    if number > MAX_COUNT:
+        raise CountOverflowError(f"the count of pre-token {token!r} does not fit 64 bits")
+    return number
 
 
 def _encode(token: str | bytes) -> bytes:

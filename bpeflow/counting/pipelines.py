@@ -25,19 +25,10 @@ from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.budget import MemoryBudget, longest_text
 from bpeflow.counting.counter import ChunkCounter
 from bpeflow.counting.merger import CountMerger
-from bpeflow.counting.report import StageReport, Stages, combine_stages, describe_workers
+from bpeflow.counting.report import Stages, combine_stages
 from bpeflow.counting.shards import PARTITIONS, Scratch, Shard, divide_shards
 from bpeflow.counting.table import SharedTables
-from bpeflow.flow import (
-    Executor,
-    Monitor,
-    MonitorSample,
-    Pipeline,
-    QueueSpec,
-    Stage,
-    StageRate,
-    stall_watch,
-)
+from bpeflow.flow import Executor, Monitor, MonitorSample, Pipeline, QueueSpec, Stage, stall_watch
 from bpeflow.progress import Observer
 
 if TYPE_CHECKING:
@@ -95,9 +86,8 @@ class PipelineRunner:
         # The results are closed, so that workers end before their scratch files are removed.
         with stall_watch(pipeline), progress, samples, closing(pipeline.run(self.build.executor)) as results:
             shards: list[Shard] = list(results)
-        stages = describe_workers(pipeline.reports)
-        self.done_bytes += stages["counter"].bytes if "counter" in stages else 0
-        self.stages = combine_stages([self.stages, stages])
+        self.done_bytes += pipeline.reports["counter"].bytes if "counter" in pipeline.names else 0
+        self.stages = combine_stages([self.stages, pipeline.reports])
         return shards
 
     def _on_progress(self, sample: MonitorSample) -> None:
@@ -112,14 +102,12 @@ class PipelineRunner:
 
     def _with_earlier(self, sample: MonitorSample) -> MonitorSample:
         """Return a sample with the totals of earlier pipelines added."""
-
-        def with_earlier(rate: StageRate, earlier: StageReport | None) -> StageRate:
-            if earlier is None:
-                return rate
-            items = earlier.items_in or earlier.items_out or 0
-            return replace(rate, items=rate.items + items, weight_done=rate.weight_done + earlier.bytes)
-
-        stages = {name: with_earlier(rate, self.stages.get(name)) for name, rate in sample.stages.items()}
+        stages = dict(sample.stages)
+        for name, earlier in self.stages.items():
+            if name in stages:
+                rate, items = stages[name], earlier.items_in or earlier.items_out or 0
+                done = rate.weight_done + earlier.bytes
+                stages[name] = replace(rate, items=rate.items + items, weight_done=done)
         return replace(sample, elapsed=monotonic() - self._began, stages=stages)
 
 

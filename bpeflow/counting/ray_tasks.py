@@ -8,7 +8,6 @@ recorded, on a cluster or on one machine.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,10 +22,10 @@ from bpeflow.counting.cluster import OTHER_FILE_REMEDY, PER_SLOT, Cluster, Key, 
 from bpeflow.counting.merger import CountMerger
 from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
 from bpeflow.counting.plan import SegmentPart
-from bpeflow.counting.report import EngineReport, NodeReport, StageReport, combine_stages
+from bpeflow.counting.report import EngineReport, NodeReport, combine_stages
 from bpeflow.counting.segments import SegmentRecord, count_segment, write_segment
 from bpeflow.counting.shards import PARTITIONS, Scratch, Shard, owned_partitions
-from bpeflow.flow import MonitorSample, QueueDepth, StageRate
+from bpeflow.flow import MonitorSample, QueueDepth, StageRate, StageReport
 
 #: The usual size of a segment, and the smallest. Small segments balance the load better and lose less work with a node;
 #: large ones have fewer pre-tokens in common, so less is written and summed.
@@ -65,7 +64,7 @@ class CountTasks:
         path = self.folder / f"{part.number:06d}-{token_hex(8)}.shard"
         with task_folder(self._scratch_dir, "bpeflow") as scratch:
             runner = PipelineRunner(replace(self.build, scratch=Scratch(scratch)))
-            return replace(count_segment(path, part, runner), process=os.getpid())
+            return count_segment(path, part, runner)
 
     def sum_partitions(self, shards: Sequence[Shard]) -> Shard:
         """Sum some partitions of the shards of segments. Returns a shard in a file in the folder."""
@@ -136,7 +135,7 @@ class ClusterCounting:
         calls = ((number, f"sum {number + 1} of {len(shares)}", (share,)) for number, share in enumerate(shares))
         reports = dict(self._run(CountTasks.sum_partitions, calls, folder, runner))
         mergers = ({"merger": _describe_merger(reports[number], share)} for number, share in enumerate(shares))
-        runner.stages = combine_stages([runner.stages, combine_stages(mergers, workers=sum, seconds=max)])
+        runner.stages = combine_stages([runner.stages, *mergers])
         return [reports[number].value for number in range(len(shares))]
 
     def _run(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -12,7 +12,7 @@ from bpeflow.corpus.sources import Corpus
 from bpeflow.corpus.text_rules import Sample, Source
 from bpeflow.counting.fingerprint import FingerprintSummary
 from bpeflow.counting.shards import Spilled
-from bpeflow.flow import WorkerReport
+from bpeflow.flow import StageReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,27 +70,9 @@ class CorpusReport:
     distinct_pretoken_bytes: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class StageReport:
-    """The work of a stage, of all its workers.
-
-    Attributes:
-        seconds: wall time from the stage's start to its end, waiting included.
-        cpu_seconds: processor time; None for the reducer, which runs in the main process.
-        bytes: text for the readers and the counters, packed counts for the mergers and the reducer.
-    """
-
-    workers: int
-    items_in: int | None = None
-    items_out: int | None = None
-    seconds: float
-    cpu_seconds: float | None = None
-    peak_memory_bytes: int | None = None
-    bytes: int
-    mb_per_second: float | None = None
-
-
-#: The stages of a pipeline, or of several, by name in order.
+#: The stages of a pipeline, or of several, by name in order. The `bytes` of the readers and the counters are bytes of
+#: text, those of the mergers and the reducer bytes of packed counts. On a cluster, the stages of all tasks are added up
+#: as if they ran one after another.
 Stages: TypeAlias = Mapping[str, StageReport]
 
 
@@ -223,23 +205,8 @@ def describe_sources(corpus: Corpus, counted: DocumentStatistics, unit: int) -> 
     )
 
 
-def describe_workers(reports: Iterable[WorkerReport]) -> Stages:
-    """Describe each stage of a pipeline by the reports of its workers, which ran at the same time."""
-    return combine_stages(({report.stage: _describe_worker(report)} for report in reports), workers=sum, seconds=max)
-
-
-def combine_stages(
-    several: Iterable[Stages],
-    workers: Callable[[Iterable[int]], int] = max,
-    seconds: Callable[[Iterable[float]], float] = sum,
-) -> Stages:
-    """Add up the stages of several pipelines, in order of first appearance.
-
-    Args:
-        several: the stages of each.
-        workers: combines the numbers of workers: `max` if one ran after another, `sum` if they ran at the same time.
-        seconds: combines the wall times: `sum`, or `max`.
-    """
+def combine_stages(several: Iterable[Stages]) -> Stages:
+    """Add up the stages of several pipelines that ran one after another, in order of first appearance."""
     groups: dict[str, list[StageReport]] = {}
     for stages in several:
         for name, stage in stages.items():
@@ -247,28 +214,16 @@ def combine_stages(
 
     def combined(group: list[StageReport]) -> StageReport:
         return StageReport(
-            workers=workers(stage.workers for stage in group),
+            workers=max(stage.workers for stage in group),
             items_in=sum(stage.items_in or 0 for stage in group),
             items_out=sum(stage.items_out or 0 for stage in group),
-            seconds=seconds(stage.seconds for stage in group),
+            seconds=sum(stage.seconds for stage in group),
             cpu_seconds=sum(stage.cpu_seconds or 0 for stage in group),
             peak_memory_bytes=max(stage.peak_memory_bytes or 0 for stage in group),
             bytes=sum(stage.bytes for stage in group),
         )
 
     return {name: combined(group) for name, group in groups.items()}
-
-
-def _describe_worker(report: WorkerReport) -> StageReport:
-    return StageReport(
-        workers=1,
-        items_in=report.items_in,
-        items_out=report.items_out,
-        seconds=report.wall_seconds,
-        cpu_seconds=report.cpu_seconds,
-        peak_memory_bytes=report.peak_memory,
-        bytes=report.weight_done,
-    )
 
 
 def complete_stages(stages: Stages, text_bytes: int, reducer: StageReport) -> dict[str, StageReport]:

@@ -26,7 +26,6 @@ from hashlib import sha256
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from socket import gethostname
 from time import perf_counter
 
 from bpeflow._util.atomic import atomic_path, read_json, sync_folder, write_json
@@ -36,7 +35,7 @@ from bpeflow.corpus.sources import check_unchanged
 from bpeflow.counting.fingerprint import MANIFEST_FILE, Fingerprint, has_manifest, remove_unknown, write_manifest
 from bpeflow.counting.pipelines import PipelineRunner
 from bpeflow.counting.plan import Position, SegmentPart, SegmentPlan
-from bpeflow.counting.report import SegmentStatistics, Stages, combine_stages, describe_workers
+from bpeflow.counting.report import SegmentStatistics, Stages, combine_stages
 from bpeflow.counting.shards import PARTITIONS, Shard, Spilled
 from bpeflow.errors import ScratchError
 
@@ -71,8 +70,6 @@ class SegmentRecord:
         statistics: statistics of the segment's documents.
         spilled: amount of data spilled to count it.
         stages: the work of each stage of the pipeline.
-        node: host name of the machine that counted it.
-        process: id of the process, if it was a task; 0 if it was the pipeline of the main process.
         seconds: wall time of the run between the segment finished before and this one.
     """
 
@@ -87,8 +84,6 @@ class SegmentRecord:
     statistics: DocumentStatistics
     spilled: Spilled
     stages: Stages
-    node: str
-    process: int = 0
     seconds: float = 0
 
     @property
@@ -237,7 +232,7 @@ class SegmentFolder:
         runner.report_progress()
         for record in (count or count_parts)(self._missing(), self.path, runner):
             self._add(record)
-        runner.stages = _stages(self._records[len(self._resumed) :])
+        runner.stages = combine_stages(record.stages for record in self._records[len(self._resumed) :])
         return [record.shard(self.path.absolute()) for record in sorted(self._records, key=_begin)]
 
     @contextmanager
@@ -253,7 +248,7 @@ class SegmentFolder:
 
     def stages(self, runner: PipelineRunner) -> Stages:
         """Return the work of this run and of the runs that it resumes."""
-        return combine_stages([_stages(self._resumed), runner.stages])
+        return combine_stages([*(record.stages for record in self._resumed), runner.stages])
 
     def statistics(self) -> SegmentStatistics:
         """Return statistics about the segments."""
@@ -265,15 +260,6 @@ class SegmentFolder:
             resumed_seconds=sum(record.seconds for record in self._resumed),
             recounted=self._recounted,
         )
-
-
-def _stages(records: Iterable[SegmentRecord]) -> Stages:
-    """Add up the work of each process, one segment after another, and then of all processes, at the same time."""
-    processes: dict[tuple[str, int], Stages] = {}
-    for record in records:
-        process = record.node, record.process
-        processes[process] = combine_stages([processes.get(process, {}), record.stages])
-    return combine_stages(processes.values(), workers=sum, seconds=max)
 
 
 def count_parts(parts: Iterable[SegmentPart], folder: Path, runner: PipelineRunner) -> Iterator[SegmentRecord]:
@@ -306,8 +292,7 @@ def count_segment(path: Path, part: SegmentPart, runner: PipelineRunner) -> Segm
         shard_sha256=digest,
         statistics=shard.statistics,
         spilled=shard.spilled,
-        stages=describe_workers(pipeline.reports),
-        node=gethostname(),
+        stages=pipeline.reports,
     )
 
 

@@ -95,10 +95,8 @@ class Scratch:
 
     def new_path(self, writer: str) -> Path:
         """Create the folder if needed and return a new path in it. Raises `ScratchError`."""
-        try:
+        with explain_write_error(self.folder):
             self.folder.mkdir(mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise cannot_write(self.folder, error) from error
         return self.folder / f"{writer}-{token_hex(8)}.shard"
 
 
@@ -149,8 +147,6 @@ def explain_write_error(path: Path) -> Iterator[None]:
     """Turn an `OSError` in the block, which writes to `path`, into a `ScratchError`."""
     try:
         yield
-    except ScratchError:  # from reading what is written
-        raise
     except OSError as error:
         raise cannot_write(path, error) from error
 
@@ -256,38 +252,37 @@ class Shard:
         )
         return selected if first == 0 else replace(selected, statistics=DocumentStatistics(), spilled=Spilled())
 
-    def items(self) -> Iterator[tuple[bytes, int]]:
-        """Yield `(pre-token, count)` in order. Raises `ScratchError` if the file is unreadable or damaged."""
+    @contextmanager
+    def _open(self) -> Iterator[BinaryIO]:
+        """Yield the records. Raises `ScratchError` for errors in the block: `EOFError` means that they are damaged."""
         try:
             with BytesIO(self.data or b"") if self.path is None else self.path.open("rb") as file:
                 if self.path is not None and file.seek(0, os.SEEK_END) != self.file_size:
                     raise EOFError
                 file.seek(self.offset)
-                for tokens, size in zip(self.tokens, self.sizes, strict=True):
-                    yield from _read_records(file, tokens, size)
-                if self.path is None and file.read(1):
-                    raise EOFError
+                yield file
         except OSError as error:
             raise cannot_read(self.path or Path(), error) from error
         except EOFError:
             raise self.damaged() from None
 
-    def blocks(self) -> Iterator[bytes | bytearray | memoryview]:
+    def items(self) -> Iterator[tuple[bytes, int]]:
+        """Yield `(pre-token, count)` in order. Raises `ScratchError` if the file is unreadable or damaged."""
+        with self._open() as file:
+            for tokens, size in zip(self.tokens, self.sizes, strict=True):
+                yield from _read_records(file, tokens, size)
+            if self.path is None and file.read(1):
+                raise EOFError
+
+    def blocks(self) -> Iterator[bytes]:
         """Yield all records, packed, in blocks. Raises `ScratchError` if the file is unreadable or damaged."""
-        if self.path is None:
-            yield self.data or b""
-            return
         left = self.size
-        try:
-            with self.path.open("rb", buffering=0) as file:
-                file.seek(self.offset)
-                while left and (data := file.read(min(left, _READ_SIZE))):
-                    left -= len(data)
-                    yield data
-        except OSError as error:
-            raise cannot_read(self.path, error) from error
-        if left:
-            raise self.damaged()
+        with self._open() as file:
+            while left:
+                if not (data := file.read(min(left, _READ_SIZE))):
+                    raise EOFError
+                left -= len(data)
+                yield data
 
     def damaged(self) -> ScratchError | FormatError:
         """Return the error for records that are not a valid shard. In memory that can only be a bug of ours."""

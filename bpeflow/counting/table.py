@@ -1,8 +1,8 @@
 """Count tables: distinct pre-tokens and how often each occurs.
 
-`CountTable` has two implementations. `RegexTable`, on the `regex` module, is the definition. `NativeTable` must give
-the same counts. It is about fifty times as fast, and supports the patterns that can be compiled. `SharedTables` adds up
-the native tables of counters in the same process, and sorts them (source: ``ext/count/sum.hpp``).
+`RegexTable`, on the `regex` module, is the definition. `NativeTable` has the same methods and must give the same
+counts. It is about fifty times as fast, and supports the patterns that can be compiled. `SharedTables` adds up the
+native tables of counters in the same process, and sorts them (source: ``ext/count/sum.hpp``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ctypes import Array, byref, c_char, c_uint32, c_uint64, c_void_p, string_at
 from itertools import accumulate
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from bpeflow._util import native
 from bpeflow._util.native import Handle, load_library
@@ -22,7 +22,7 @@ from bpeflow.corpus.documents import Delimiters, DocumentStatistics
 from bpeflow.counting.shards import PARTITIONS, RECORD, Shard, address, explain_write_error
 from bpeflow.errors import UnmatchedTextError
 from bpeflow.flow import map_in_threads
-from bpeflow.pretokenize.native import chosen_instructions, new_pattern, why_not_compiled
+from bpeflow.pretokenize.native import Scanner, chosen_instructions, new_pattern, why_not_compiled
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer, show_unmatched
 
 if TYPE_CHECKING:
@@ -47,51 +47,6 @@ class CountedDocuments(NamedTuple):
     open: bool = False
 
 
-class CountTable(Protocol):
-    """Distinct pre-tokens and their counts."""
-
-    def __len__(self) -> int:
-        """Return the number of distinct pre-tokens."""
-        ...
-
-    def count(self, text: bytes) -> None:
-        """Count the pre-tokens of a text in valid UTF-8.
-
-        Raises `UnmatchedTextError` if the pattern does not match all of the text, and is not to be used for such text.
-        """
-        ...
-
-    def statistics(self) -> DocumentStatistics:
-        """Return how much of the text a custom pattern has matched so far. All other figures are 0."""
-        ...
-
-    def count_documents(self, data: memoryview, delimiters: Delimiters) -> CountedDocuments:
-        """Count the pre-tokens of documents in one pass, up to the first document that is not valid UTF-8.
-
-        An implementation may stop earlier, or count nothing. The caller decodes the rest and counts it with `count`.
-        """
-        ...
-
-    def memory(self, more: int) -> int:
-        """Return an upper bound in bytes with `more` pre-tokens added, including growth and sorting."""
-        ...
-
-    def shard(self, path: Path | None = None, weight: int = 1) -> Shard:
-        """Return the counts, each multiplied by `weight`, which must be 1 if the table is used afterwards.
-
-        The shard is written to a new file if `path` is given and there are any counts. Raises `ScratchError` if that
-        fails, and `CountOverflowError` if a count does not fit 64 bits.
-        """
-        ...
-
-
-def new_table(
-    pretokenizer: Pretokenizer, scanner: Literal["native", "regex"], units: Units | None = None
-) -> CountTable:
-    """Return an empty table that finds pre-tokens with `scanner`, which must be native if there are `units`."""
-    return NativeTable(pretokenizer, units=units) if scanner == "native" else RegexTable(pretokenizer)
-
-
 class RegexTable:
     """The definition: a dictionary of the matches of the `regex` module."""
 
@@ -102,9 +57,14 @@ class RegexTable:
         self._example = ""
 
     def __len__(self) -> int:
+        """Return the number of distinct pre-tokens."""
         return len(self._counts)
 
     def count(self, text: bytes) -> None:
+        """Count the pre-tokens of a text in valid UTF-8.
+
+        Raises `UnmatchedTextError` if the pattern does not match all of the text, and is not to be used for such text.
+        """
         decoded = text.decode()
         pretokens, unmatched = self._pretokenizer.split(decoded)
         self._counts.update(pretokens)
@@ -115,6 +75,7 @@ class RegexTable:
                 self._example = first.example
 
     def statistics(self) -> DocumentStatistics:
+        """Return how much of the text a custom pattern has matched so far. All other figures are 0."""
         if not self._pretokenizer.custom:
             return DocumentStatistics()
         return DocumentStatistics(
@@ -124,12 +85,22 @@ class RegexTable:
         )
 
     def count_documents(self, data: memoryview, delimiters: Delimiters) -> CountedDocuments:  # noqa: ARG002
+        """Count the pre-tokens of documents in one pass, up to the first document that is not valid UTF-8.
+
+        An implementation may stop earlier, or count nothing. The caller decodes the rest and counts it with `count`.
+        """
         return CountedDocuments()
 
     def memory(self, more: int) -> int:
+        """Return an upper bound in bytes with `more` pre-tokens added, including growth and sorting."""
         return (len(self._counts) + more) * _REGEX_ENTRY
 
     def shard(self, path: Path | None = None, weight: int = 1) -> Shard:
+        """Return the counts, each multiplied by `weight`, which must be 1 if the table is used afterwards.
+
+        The shard is written to a new file if `path` is given and there are any counts. Raises `ScratchError` if that
+        fails, and `CountOverflowError` if a count does not fit 64 bits.
+        """
         return Shard.pack(((text.encode(), count * weight) for text, count in self._counts.items()), path)
 
 
@@ -231,6 +202,16 @@ class NativeTable:
         tokens, size = c_uint64(), c_uint64()
         self._library.bpeflow_table_size(self._handle, byref(tokens), byref(size))
         return tokens.value, size.value
+
+
+#: Distinct pre-tokens and their counts.
+CountTable = RegexTable | NativeTable
+
+
+def new_table(pretokenizer: Pretokenizer, scanner: Scanner, units: Units | None = None) -> CountTable:
+    """Return an empty table that finds pre-tokens with `scanner`, which must be native if there are `units`."""
+    return NativeTable(pretokenizer, units=units) if scanner == "native" else RegexTable(pretokenizer)
+
 
 
 # ---- tables of counters in the same process ----

@@ -46,11 +46,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .errors import FlowError, WorkerDiedError
     from .monitor import Monitor, MonitorSample, ProcessUse, StageRate, stall_watch
-    from .pipeline import MAIN, Executor, Pipeline, WorkerReport, in_order, map_in_threads
+    from .pipeline import MAIN, Executor, Pipeline, StageReport, in_order, map_in_threads
     from .shared import QueueDepth, peak_memory
     from .stage import QueueSpec, Source, Stage, set_gauge, wait_readable
 
-__all__ = ["MAIN", "Executor", "Pipeline", "QueueSpec", "Source", "Stage", "WorkerReport", "in_order", "map_in_threads"]
+__all__ = ["MAIN", "Executor", "Pipeline", "QueueSpec", "Source", "Stage", "StageReport", "in_order", "map_in_threads"]
 __all__ += ["FlowError", "WorkerDiedError", "peak_memory", "set_gauge", "wait_readable"]
 __all__ += ["Monitor", "MonitorSample", "ProcessUse", "QueueDepth", "StageRate", "stall_watch"]
 

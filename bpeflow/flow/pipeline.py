@@ -21,18 +21,26 @@ _DEFAULT_RESULTS = QueueSpec("results")
 MAIN = "main"
 
 
-@dataclass(frozen=True)
-class WorkerReport:
-    """The work of a worker that has finished, and the resources that it used."""
+@dataclass(frozen=True, kw_only=True)
+class StageReport:
+    """The work of a stage, of all its workers.
 
-    stage: str
-    worker: int  # within its stage, from 0
-    items_in: int
-    items_out: int
-    wall_seconds: float
-    cpu_seconds: float  # of its process, or of its thread; a source in threads shares that of the caller
-    weight_done: int  # of its inputs, as given by `Stage.weigh`
-    peak_memory: int  # of its process, in bytes
+    Attributes:
+        seconds: Wall time from the stage's start to its end, waiting included.
+        cpu_seconds: Processor time of its processes or threads. A source in threads shares that of the caller.
+        peak_memory_bytes: The greatest of its processes.
+        bytes: The amount of work, as given by `Stage.weigh`.
+        mb_per_second: The rate, filled in by whoever publishes the report.
+    """
+
+    workers: int
+    items_in: int | None = None
+    items_out: int | None = None
+    seconds: float
+    cpu_seconds: float | None = None
+    peak_memory_bytes: int | None = None
+    bytes: int
+    mb_per_second: float | None = None
 
 
 class Snapshot(NamedTuple):
@@ -119,23 +127,20 @@ class Pipeline:
         return ProcessRun(self.steps, self.queues, self.meters, self.preload, self.temporary).results()
 
     @property
-    def reports(self) -> list[WorkerReport]:
-        """The report of each worker, in the order of stages and workers. Complete after a successful run."""
-        return [
-            WorkerReport(
-                stage=stage,
-                worker=worker,
-                items_in=meter.items_in,
-                items_out=meter.items_out,
-                wall_seconds=sum(meter.spent(meter.since)),
-                cpu_seconds=meter.cpu / 1e9,
-                weight_done=meter.weight_done,
-                peak_memory=meter.peak_memory,
+    def reports(self) -> dict[str, StageReport]:
+        """The report of each stage, in order, after a successful run."""
+        return {
+            stage: StageReport(
+                workers=len(meters),
+                items_in=sum(meter.items_in for meter in meters),
+                items_out=sum(meter.items_out for meter in meters),
+                seconds=max(sum(meter.spent(meter.since)) for meter in meters),
+                cpu_seconds=sum(meter.cpu for meter in meters) / 1e9,
+                peak_memory_bytes=max(meter.peak_memory for meter in meters),
+                bytes=sum(meter.weight_done for meter in meters),
             )
             for stage, meters in zip(self.names, self.meters.steps, strict=False)  # without those of the caller
-            for worker, meter in enumerate(meters)
-            if meter.finished
-        ]
+        }
 
     def snapshot(self) -> Snapshot:
         """Return queue depths, totals and the states of workers. Cheap and lock-free, from any thread at any time."""

@@ -60,8 +60,6 @@ def _counting_details(counting: CountingReport) -> list[str]:
     if (segments := counting.segments) and segments.resumed:
         already = f"{segments.resumed:,} of {format_count(segments.segments, 'segment')}"
         lines.append(f"{already}, {format_size(segments.resumed_bytes)} of text, were already counted")
-    if engine := counting.engine:
-        lines.append(f"{format_count(engine.tasks, 'task')} on {format_count(len(engine.nodes), 'node')}")
     if counting.spilled.shards:
         limit = format_size(counting.memory_limit)
         lines.append(f"{format_size(counting.spilled.bytes)} of counts were spilled to disk: memory_limit is {limit}")
@@ -77,6 +75,8 @@ def _merges(learning: LearningReport) -> str:
 
 
 def _workers(counting: CountingReport) -> str:
+    if engine := counting.engine:
+        return f"{format_count(engine.tasks, 'task')} on {format_count(len(engine.nodes), 'node')}"
     counters, mergers = counting.stages["counter"], counting.stages["merger"]
     if counting.in_process:
         return f"{format_count(counting.threads, 'thread')}, no worker processes"

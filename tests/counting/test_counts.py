@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import re
 import threading
 import zipfile
 from collections import Counter
@@ -17,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bpeflow.counting.count_files import read_lines, read_npz, read_tsv
+from bpeflow.counting.count_files import read_npz
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.shards import MAX_COUNT, hash_of
 from bpeflow.errors import CountOverflowError, FormatError, InputTypeError
@@ -72,36 +71,6 @@ def test_binary_and_tsv_files_preserve_any_bytes(
     assert PretokenCounts.read(path) == counts
 
 
-@given(
-    table=tables,
-    lines=st.lists(st.sampled_from(["a\t1\n", "a\t01\n", "b\\n\t7\n", "x", "\t", "\n", "y\t2\t3\n", "z\t\n"])),
-)
-def test_tsv_is_read_at_once_as_line_by_line(
-    tmp_path_factory: pytest.TempPathFactory, table: dict[bytes, int], lines: list[str]
-) -> None:
-    path = Path(mkdtemp(dir=tmp_path_factory.getbasetemp())) / "counts.tsv"
-    PretokenCounts.from_mapping(table).write(path)
-    with path.open("ab") as file:
-        file.write("".join(lines).encode())
-    try:
-        expected = read_lines(path)
-    except FormatError as error:
-        with pytest.raises(FormatError, match=re.escape(str(error))):
-            read_tsv(path)
-        return
-    tokens, counts = read_tsv(path)
-    assert dict(zip(tokens, counts, strict=True)) == expected
-    assert PretokenCounts.read(path) == PretokenCounts.from_mapping(expected)
-
-
-def test_plain_tsv_is_not_read_line_by_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "counts.tsv"
-    counts = PretokenCounts.from_mapping({b" caf\xc3\xa9": 9, b"a\tb\n\\": 3, b"\xff": 1})
-    counts.write(path)
-    monkeypatch.setattr("bpeflow.counting.count_files.read_lines", None)
-    assert PretokenCounts.read(path) == counts
-
-
 def test_tsv_is_readable_and_escapes_only_what_it_must(tmp_path: Path) -> None:
     path = tmp_path / "counts.tsv"
     PretokenCounts.from_mapping({b" caf\xc3\xa9": 9, b"a\tb\n\\": 3, b"\xff": 1}).write(path)
@@ -120,7 +89,7 @@ def test_tsv_is_readable_and_escapes_only_what_it_must(tmp_path: Path) -> None:
         ("ok\t2", "occurs twice"),
         ("a\t9223372036854775808", "at most 9223372036854775807"),
         pytest.param("a\t" + "9" * 5000, "an integer of at least 1 and at most", id="5000 digits"),
-        pytest.param("word " * 5000, r"found b'(word ){16}'\.\.\.$", id="a long line"),
+        pytest.param("word " * 5000, r"found b'word word .{,80}$", id="a long line"),
     ],
 )
 def test_invalid_tsv_is_an_error_with_the_line(tmp_path: Path, line: str, message: str) -> None:
