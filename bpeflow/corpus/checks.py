@@ -7,17 +7,18 @@ reading them.
 from __future__ import annotations
 
 import logging
-import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from bpeflow._util.text import format_count, format_size
+from bpeflow.corpus.compression import without_compression_suffix
 from bpeflow.corpus.documents import RECORD_END, DocumentStatistics, StreamChunk
-from bpeflow.corpus.files import START_BYTES, InputFile, is_json_file, is_json_lines, open_blocks, records
+from bpeflow.corpus.files import BYTE_ORDER_MARK, InputFile, open_blocks, records
 from bpeflow.corpus.sources import Corpus, CorpusEntry
 from bpeflow.corpus.text_rules import Source, TextRules
 from bpeflow.errors import CorpusError, PatternTimeoutError
@@ -44,12 +45,8 @@ _END_OF_TEXT = re.compile(
     rb"|end|eot)\|>|<(?:start|end)_of_turn>|<[be]os>|</s>(?=\r?\n|\xff)"
 )
 
-#: The name of a table in text, and what becomes of it.
-_TABLE = re.compile(r"\.[ct]sv(\.\w+)?$", re.IGNORECASE)
-_AS_TEXT = (
-    "read as plain text, commas and quotes included: convert the texts to JSON Lines or Parquet (or use "
-    "input_format='text' if that is meant)"
-)
+#: A line that is a JSON object.
+_JSON_LINE = re.compile(rb'\{\s*"(?:[^"\\\n]|\\.)*"\s*:[^\n]*\}\s*(?:\n|$)')
 
 log = logging.getLogger(__name__)
 
@@ -78,9 +75,7 @@ class FirstLook:
         """
         files = [file for entry in entries for file in entry.files]
         empty = [file for file in files if file.size == 0]
-        tables = [file for file in files if file.format == "text" and file.guessed and _TABLE.search(file.name)]
-        for state, found in (("empty", empty), (_AS_TEXT, tables)):
-            _warn_of(state, found if 2 * len(found) >= len(files) else [])  # a few are usual, as in source code
+        _warn_of("empty", empty if 2 * len(empty) >= len(files) else [])  # a few are usual, as in source code
         _warn_of("UTF-8 with a byte order mark, which becomes tokens; remove it", [f for f in files if f.marked])
         _warn_of("named more than once, and read once", [file for file in files if file.repeated])
         has_records = any(file.format == "jsonl" or file.location == "iterable" for file in files)
@@ -88,8 +83,12 @@ class FirstLook:
         for key, kind, used in (("text_field", "JSON Lines", has_records), ("text_column", "Parquet", has_rows)):
             if not used and any(getattr(source, key) != ("text",) for source in self.rules.sources):
                 log.warning("%s: has no effect, because no input is %s", key, kind)
-        if len({file.source for file in files}) > 1:
-            self._warn_of_shared(files)
+        if len(self.rules.sources) > 1:
+            readers: defaultdict[str, list[InputFile]] = defaultdict(list)
+            for file in files:
+                readers[file.identity].append(file)
+            shared = [same[0] for same in readers.values() if len(same) > 1]
+            _warn_of("in several sources, and read for each of them", shared)
         largest: dict[int, InputFile] = {}
         for file in (file for file in files if not file.main_process_only):
             known = largest.get(file.source)
@@ -98,23 +97,6 @@ class FirstLook:
         for file in largest.values():
             with closing(self._blocks(file)) as blocks:
                 self._check(file, blocks)
-
-    def _warn_of_shared(self, files: Sequence[InputFile]) -> None:
-        """Log a warning about the files that several sources have, for each set of sources."""
-        first: dict[str, InputFile] = {}
-        sources: defaultdict[str, list[str]] = defaultdict(list)
-        for file in files:
-            name = os.path.realpath(file.name) if file.location == "file" else file.name
-            first.setdefault(name, file)
-            sources[name].append(self.rules.sources[file.source].name)
-        shared: defaultdict[tuple[str, ...], list[InputFile]] = defaultdict(list)
-        for name, names in sources.items():
-            if len(names) > 1:
-                shared[tuple(names)].append(first[name])
-        for readers, found in shared.items():
-            times = "twice" if len(readers) == 2 else f"{len(readers)} times"
-            listed = f"{', '.join(readers[:-1])} and {readers[-1]}"
-            _warn_of(f"in sources {listed}, and read {times}", found)
 
     def watch(self, entry: CorpusEntry, chunks: Iterator[StreamChunk]) -> Iterator[StreamChunk]:
         """Yield the chunks of an entry, and look at the first ones if the entry can be read only once."""
@@ -172,23 +154,33 @@ class FirstLook:
                 format_size(len(data)),
                 self.remedy.format(tokens=tokens),
             )
-        if file.format == "text" and file.guessed and is_json_lines(data[:START_BYTES]):
+        if file.format == "text" and file.guessed and (found_format := _other_format(file.name, data)):
+            kind, remedy = found_format
             log.warning(
-                "%s: read as plain text, braces and field names included, but looks like JSON Lines: use "
-                "input_format='jsonl', or name it .jsonl (or input_format='text' if that is meant)",
+                "%s: read as plain text, marks and names of fields included, but looks like %s: %s (or use "
+                "input_format='text' if that is meant)",
                 name,
-            )
-        elif file.format == "text" and file.guessed and is_json_file(file.name, data[:START_BYTES]):
-            log.warning(
-                "%s: read as plain text, brackets and field names included, but looks like JSON: convert it to JSON "
-                "Lines, for instance by jq -c '.[]' (or use input_format='text' if that is meant)",
-                name,
+                kind,
+                remedy,
             )
         if data and self.rules.pretokenizer.custom:
             text = data[:_PATTERN_BYTES].decode(errors="replace")
             with suppress(PatternTimeoutError):  # of which the counter will know the document
                 if not self.rules.pretokenizer.finds_anything(text):
                     log.warning("%s: the pattern matches nothing in its first %s", name, format_size(len(text)))
+
+
+def _other_format(name: str, data: bytes) -> tuple[str, str] | None:
+    """Return which format a file read as text seems to have, by its first line or its name, and the remedy."""
+    text = data.removeprefix(BYTE_ORDER_MARK).lstrip()
+    ending = PurePath(without_compression_suffix(name)).suffix.lower()
+    if _JSON_LINE.match(text):
+        return "JSON Lines", "use input_format='jsonl', or name it .jsonl"
+    if ending == ".json" and text[:1] in (b"[", b"{"):
+        return "JSON", "convert it to JSON Lines, for instance by jq -c '.[]'"
+    if ending in (".csv", ".tsv"):
+        return "a table", "convert its texts to JSON Lines or Parquet"
+    return None
 
 
 def _warn_of(state: str, files: Sequence[InputFile]) -> None:
@@ -224,26 +216,21 @@ def warn_of_empty_sources(sources: Sequence[Source], documents: DocumentStatisti
 def why_nothing(corpus: Corpus, documents: DocumentStatistics, pretokenizer: Pretokenizer) -> str:
     """Return which corpus has no pre-tokens, and why."""
     files = [file for entry in corpus.entries for file in entry.files]
+    left_out = documents.skipped_documents + documents.bad_records
     if not documents.documents and all(file.location == "iterable" for file in files):
         return "nothing to count: the iterable gave no documents; if it is a generator, was it used before?"
-    title = files[0].title if len(files) == 1 else f"{len(files):,} files, such as {files[0].title}"
-    return f"nothing to count: {_why_nothing(corpus, documents, pretokenizer)} ({title})"
-
-
-def _why_nothing(corpus: Corpus, documents: DocumentStatistics, pretokenizer: Pretokenizer) -> str:
-    left_out = documents.skipped_documents + documents.bad_records
     if left_out and documents.documents <= left_out:
-        return "all documents were skipped"
-    if not documents.bytes:
-        if any(source.sample for source in corpus.sources) and corpus.known_bytes:
-            return "no document is as small as max_bytes, or the corpus is empty"
-        return "the corpus is empty"
-    if pretokenizer.custom:
-        return (
-            f"the pattern {pretokenizer.regex!r} matches nothing in the corpus, or there is nothing but separators and "
-            "special tokens"
-        )
-    return "the corpus has nothing but separators and special tokens"
+        reason = "all documents were skipped"
+    elif not documents.bytes and any(source.sample for source in corpus.sources) and corpus.known_bytes:
+        reason = "no document is as small as max_bytes, or the corpus is empty"
+    elif not documents.bytes:
+        reason = "the corpus is empty"
+    else:
+        reason = "there is nothing but separators and special tokens"
+        if pretokenizer.custom:
+            reason = f"the pattern {pretokenizer.regex!r} matches nothing in the corpus, or {reason}"
+    title = files[0].title if len(files) == 1 else f"{len(files):,} files, such as {files[0].title}"
+    return f"nothing to count: {reason} ({title})"
 
 
 def report_unmatched(documents: DocumentStatistics, settings: CountSettings) -> None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import codecs
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from bpeflow.config import CountSettings, make_settings
-from bpeflow.corpus.documents import RECORD_END, Chunk, Delimiters
-from bpeflow.corpus.files import InputFile, SampledFiles
+from bpeflow.corpus.documents import RECORD_END, Delimiters
 from bpeflow.corpus.open_chunk import open_chunk
+from bpeflow.corpus.plan import SegmentPlan
 from bpeflow.corpus.reader import LONGEST_TEXT, CorpusReader
-from bpeflow.corpus.sources import CorpusEntry, find_corpus
+from bpeflow.corpus.sources import find_corpus
 from bpeflow.corpus.split import find_boundary
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.errors import BpeflowError
@@ -82,7 +83,7 @@ def sample_corpus(settings: Mapping[str, Any], wanted: int = SAMPLE_BYTES) -> Te
 def sample_texts(values: Mapping[str, Any], wanted: int = SAMPLE_BYTES) -> dict[str, tuple[str, ...]]:
     """Return the texts of a `TextSample` of the corpus that the settings of a run describe.
 
-    Files are read in places at equal distances, streams (compressed files, JSON Lines, Parquet) from their beginning.
+    Files are read in places at equal distances, streams (compressed files, JSON Lines) from their beginning.
     Raises `ConfigError`, `CorpusError` and `OSError`.
     """
     of_counting = CountSettings.model_fields.keys() & values.keys()
@@ -91,33 +92,14 @@ def sample_texts(values: Mapping[str, Any], wanted: int = SAMPLE_BYTES) -> dict[
     sources = [replace(source, bad_records="skip") for source in corpus.sources]
     rules = replace(TextRules.of(settings, sources), invalid_utf8="replace")
     reader = CorpusReader(rules, max(wanted // _PLACES, 1), _LONGEST)
-    local = [entry for entry in corpus.entries if all(file.location == "file" for file in entry.files)]
-    total = sum(entry.weight for entry in local)
+    local = [file for entry in corpus.entries for file in entry.files if file.location == "file"]
+    size = max(sum(file.weight for file in local) // _PLACES, 1)
     texts: defaultdict[str, list[str]] = defaultdict(list)
-    begin = 0
-    for entry in local:
-        # The places of the corpus that are in this entry. A small source has at least one, its start.
-        places = range(-(-begin * _PLACES // max(total, 1)), -(-(begin + entry.weight) * _PLACES // max(total, 1)))
-        offsets = [place * total // _PLACES - begin for place in places]
-        source = corpus.sources[entry.source].name
-        if offsets or source not in texts:
-            for chunk in _pieces(reader, entry, offsets or [0]):
+    for number, source in enumerate(sources):
+        files = [file for file in local if file.source == number]
+        for part in SegmentPlan(files, size, partial(find_boundary, rules=rules, longest=_LONGEST)).parts():
+            places = max(round(sum(entry.weight for entry in part) / size), 1)  # several in a stream, which is one part
+            for chunk in islice(reader.read(part), places):
                 for _, pieces in open_chunk(chunk, rules).documents():
-                    texts[source] += [piece.decode() for piece in pieces or () if piece]
-        begin += entry.weight
-    return {source: tuple(pieces) for source, pieces in texts.items()}
-
-
-def _pieces(reader: CorpusReader, entry: CorpusEntry, offsets: list[int]) -> Iterator[Chunk]:
-    """Yield a chunk at each of these offsets, or as many as do not overlap; of a stream, the first ones."""
-    if isinstance(entry, SampledFiles):
-        entry = entry.files[0]
-    if not (isinstance(entry, InputFile) and entry.plain):
-        yield from islice(reader.read([entry]), len(offsets))
-        return
-    end = 0
-    for offset in offsets:
-        begin = find_boundary(entry, offset, reader.rules, _LONGEST) if offset > end else end
-        for chunk in islice(reader.read([replace(entry, begin=begin)]), 1):
-            end = chunk.offset + chunk.length
-            yield chunk
+                    texts[source.name] += [piece.decode() for piece in pieces or () if piece]
+    return {name: tuple(pieces) for name, pieces in texts.items()}

@@ -6,7 +6,7 @@ chunks read them.
 
 from __future__ import annotations
 
-import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from io import BufferedReader
 from itertools import chain
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Literal, Protocol
 
 from bpeflow._util.machine import load_extra
@@ -33,8 +33,7 @@ STDIN = "-"
 #: Bytes read from a file at a time. Larger: fewer reads; smaller: less memory.
 _BLOCK_BYTES = 1 << 18
 
-#: Bytes at the start of a file to recognise it by. Larger: more files with a long first line are recognised as JSON
-#: Lines for certain; smaller: less to read of each file of a corpus of many.
+#: Bytes at the start of a file to recognise it by.
 START_BYTES = 4096
 
 #: The byte order mark of UTF-8. It may begin the first line of JSON; in text, it is text.
@@ -69,8 +68,6 @@ _TOKEN_IDS = (
 
 #: Endings of token files, and of their indexes, that only the sidecar beside them tells from other files.
 _DESCRIBED = (".bin", ".idx")
-
-_KEY = re.compile(rb'\{\s*"([^"\\]|\\.)*"\s*:')
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +121,11 @@ class InputFile:
         if self.row_groups is not None:
             return self.row_group_bytes
         return (self.size or 0 if self.end is None else self.end) - self.begin
+
+    @property
+    def identity(self) -> str:
+        """A name that is the same for all paths that lead to the file through links."""
+        return os.path.realpath(self.name) if self.location == "file" else self.name
 
     @property
     def title(self) -> str:
@@ -328,28 +330,6 @@ def check_content(
 
 def _inside(compression: Compression | None) -> str:
     return f" inside {compression.name}" if compression else ""
-
-
-def is_json_lines(start: bytes) -> bool:
-    """Return whether the first line of a file is a JSON object, given its first `START_BYTES` bytes.
-
-    Of a line that is longer than that, only the beginning is checked.
-    """
-    line, end, _ = start.removeprefix(BYTE_ORDER_MARK).lstrip().partition(b"\n")
-    if not _KEY.match(line):
-        return False
-    if not end and len(start) >= START_BYTES:
-        return True
-    try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-def is_json_file(name: str, start: bytes) -> bool:
-    """Return whether a file is named as JSON, compressed or not, and begins with a list or an object."""
-    is_named = ".json" in (suffix.lower() for suffix in PurePath(name).suffixes[-2:])
-    return is_named and start.removeprefix(BYTE_ORDER_MARK).lstrip()[:1] in (b"[", b"{")
 
 
 def records() -> Any:

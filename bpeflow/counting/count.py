@@ -295,7 +295,7 @@ class CorpusCounter:
             size, build = cluster.segment_size(self.total_bytes, size), cluster.in_tasks(build)
         elif self.total_bytes <= size and not has_segments(folder):
             return None
-        from bpeflow.counting.plan import SegmentPlan  # for large corpora only
+        from bpeflow.corpus.plan import SegmentPlan  # for large corpora only
         from bpeflow.counting.segments import SegmentFolder
 
         boundary = partial(find_boundary, rules=self.rules, longest=build.longest_text)

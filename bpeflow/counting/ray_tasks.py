@@ -17,11 +17,11 @@ from secrets import token_hex
 from time import monotonic
 from typing import Any
 
+from bpeflow.corpus.plan import SegmentPart
 from bpeflow.corpus.sources import check_unchanged
 from bpeflow.counting.cluster import OTHER_FILE_REMEDY, PER_SLOT, Cluster, Key, TaskReport, task_folder
 from bpeflow.counting.merger import CountMerger
 from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
-from bpeflow.counting.plan import SegmentPart
 from bpeflow.counting.report import EngineReport, NodeReport, combine_stages
 from bpeflow.counting.segments import SegmentRecord, count_segment, write_segment
 from bpeflow.counting.shards import PARTITIONS, Scratch, Shard, owned_partitions

@@ -31,10 +31,10 @@ from time import perf_counter
 from bpeflow._util.atomic import atomic_path, read_json, sync_folder, write_json
 from bpeflow._util.text import format_count, format_size
 from bpeflow.corpus.documents import DocumentStatistics
+from bpeflow.corpus.plan import Position, SegmentPart, SegmentPlan
 from bpeflow.corpus.sources import check_unchanged
 from bpeflow.counting.fingerprint import MANIFEST_FILE, Fingerprint, has_manifest, remove_unknown, write_manifest
 from bpeflow.counting.pipelines import PipelineRunner
-from bpeflow.counting.plan import Position, SegmentPart, SegmentPlan
 from bpeflow.counting.report import SegmentStatistics, Stages, combine_stages
 from bpeflow.counting.shards import PARTITIONS, Shard, Spilled
 from bpeflow.errors import ScratchError

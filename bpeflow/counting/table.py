@@ -213,7 +213,6 @@ def new_table(pretokenizer: Pretokenizer, scanner: Scanner, units: Units | None 
     return NativeTable(pretokenizer, units=units) if scanner == "native" else RegexTable(pretokenizer)
 
 
-
 # ---- tables of counters in the same process ----
 
 

@@ -16,10 +16,10 @@ from secrets import token_hex
 
 from bpeflow._util.atomic import name_errors
 from bpeflow.config import EngineSettings
+from bpeflow.corpus.plan import SegmentPlan
 from bpeflow.corpus.sources import Corpus, CorpusEntry, check_unchanged
 from bpeflow.corpus.split import find_boundary
 from bpeflow.counting.cluster import OTHER_FILE_REMEDY, connect, task_folder
-from bpeflow.counting.plan import Position, SegmentPlan
 from bpeflow.dataset.corpus_encoder import CorpusEncoder, EncodedChunk, Place
 from bpeflow.dataset.token_set import TokenSet
 from bpeflow.errors import ConfigError
@@ -86,12 +86,7 @@ def check_distributable(corpus: Corpus, settings: EngineSettings) -> None:
 def _parts(work: CorpusEncoder, size: int) -> Iterator[list[CorpusEntry]]:
     """Divide a corpus into parts of about `size` bytes."""
     boundary = partial(find_boundary, rules=work.encoder.rules)
-    plan = SegmentPlan([entry.absolute() for entry in work.corpus.entries], size, boundary)
-    position = Position()
-    while position < plan.end:
-        end = plan.end_after(position)
-        yield plan.entries_of(position, end)
-        position = end
+    return SegmentPlan([entry.absolute() for entry in work.corpus.entries], size, boundary).parts()
 
 
 def _read_chunks(path: Path) -> Iterator[EncodedChunk]:

@@ -175,27 +175,30 @@ def test_a_pattern_that_matches_nothing_is_reported(tmp_path: Path, caplog: pyte
     assert f"{tmp_path}/corpus: the pattern matches nothing in its first 170 bytes" in caplog.messages
 
 
-def test_byte_order_marks_and_tables_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Each file with a mark is, whichever is the largest; a few tables are usual, as in source code."""
-    for name, text in {"a.txt": b"text", "b.txt": "\ufefftext".encode(), "c.TSV": b"a\tb", "d.csv.bz2": b"a,b"}.items():
-        (tmp_path / name).write_bytes(bz2.compress(text) if name.endswith("bz2") else text)
-    a, b, c, d = sorted(tmp_path.iterdir())
-    mark, table = (
-        "UTF-8 with a byte order mark, which becomes tokens; remove it",
-        "read as plain text, commas and quotes",
-    )
+def test_byte_order_marks_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Each file with a mark is, whichever is the largest."""
+    a, b, c = (tmp_path / name for name in ("a.txt", "b.txt", "c.txt"))
+    for path, text in ((a, "text"), (b, "\ufefftext"), (c, "a longer text")):
+        path.write_text(text, encoding="utf-8")
+    mark = "UTF-8 with a byte order mark, which becomes tokens; remove it"
     assert warnings_about(caplog, a, b) == [f"{b} is {mark}"]
     assert warnings_about(caplog, a, b, c) == [f"{b} is {mark}"]
-    [message] = warnings_about(caplog, c)
-    assert message.startswith(f"{c} is {table}")
-    assert warnings_about(caplog, c, d, input_format="text") == []
-    [message] = warnings_about(caplog, a, c, d)
-    assert message.startswith(f"2 files, such as {c}, are {table}")
     marked = tmp_path / "marked.jsonl.bz2"
     marked.write_bytes(bz2.compress('\ufeff{"text": "a"}'.encode()))
     assert warnings_about(caplog, marked) == []
     encode_file(bpeflow.Tokenizer.train(iter(["a"]), vocab_size=257), b, tmp_path / "b.bin")
     assert caplog.messages[-1] == f"{b} is {mark}"
+
+
+def test_tables_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name, text in {"a.txt": b"some text", "c.TSV": b"a\tb", "d.csv.bz2": b"a,b"}.items():
+        (tmp_path / name).write_bytes(bz2.compress(text) if name.endswith("bz2") else text)
+    for name in ("c.TSV", "d.csv.bz2"):
+        [message] = warnings_about(caplog, tmp_path / name)
+        assert message.startswith(f"{tmp_path / name}: read as plain text, marks and names of fields included")
+        assert "looks like a table: convert its texts to JSON Lines or Parquet" in message
+        assert warnings_about(caplog, tmp_path / name, input_format="text") == []
+    assert warnings_about(caplog, tmp_path / "a.txt", tmp_path / "c.TSV") == []  # not the largest, as in source code
 
 
 def test_a_field_of_records_is_reported_if_there_are_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -240,8 +243,7 @@ def test_files_in_several_sources_are_reported(tmp_path: Path, caplog: pytest.Lo
     caplog.clear()
     counts = bpeflow.count([str(tmp_path / "c"), *sources])
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
-        f"{tmp_path}/c is in sources input and all, and read twice",
-        f"2 files, such as {tmp_path}/a, are in sources 100% and all, and read twice",
+        f"3 files, such as {tmp_path}/c, are in several sources, and read for each of them",
     ]
     assert counts.total == 2 * 6
 

@@ -16,7 +16,8 @@ from corpus_forms import COMPRESSORS, write_parquet
 
 import bpeflow
 from bpeflow.cli.main import main
-from bpeflow.corpus.files import START_BYTES, check_content, is_json_lines
+from bpeflow.corpus.checks import _other_format
+from bpeflow.corpus.files import check_content
 from bpeflow.errors import CorpusError
 
 TEXT = b"Once upon a time there was a text.\n" * 40
@@ -147,7 +148,7 @@ def test_a_file_that_is_not_utf8_is_accepted_where_that_is_asked_for(
 )
 def test_text_is_not_taken_for_something_else(text: bytes) -> None:
     check_content(text, "text")
-    assert not is_json_lines(text)
+    assert _other_format("a.txt", text) is None
 
 
 def test_a_mistaken_parquet_name_is_explained(tmp_path: Path) -> None:
@@ -170,7 +171,7 @@ def test_a_mistaken_parquet_name_is_explained(tmp_path: Path) -> None:
         (b'{"text": "a"}\n{"text": "b"}\n', True),
         (b'\xef\xbb\xbf {"text": "a"}', True),
         (b'{"a \\" b": 1}\r\n', True),
-        (b'{"text": "' + b"a" * START_BYTES, True),
+        (b'{"text": "' + b"a" * 10_000 + b'"}\n', True),
         (b'{"text": "cut off\n', False),
         (b'{\n  "name": "printed over several lines"\n}\n', False),
         (b'["a", "b"]\n', False),
@@ -179,7 +180,7 @@ def test_a_mistaken_parquet_name_is_explained(tmp_path: Path) -> None:
     ],
 )
 def test_json_lines_are_recognised_by_the_first_line(start: bytes, expected: bool) -> None:
-    assert is_json_lines(start[:START_BYTES]) == expected
+    assert (_other_format("a.txt", start) == ("JSON Lines", "use input_format='jsonl', or name it .jsonl")) == expected
 
 
 def test_json_lines_under_another_name_are_text_with_a_warning(
@@ -192,7 +193,7 @@ def test_json_lines_under_another_name_are_text_with_a_warning(
     caplog.clear()
     assert bpeflow.count(tmp_path) == as_text
     [warning] = caplog.messages
-    assert warning.startswith(f"{tmp_path / 'a.json'}: read as plain text, braces and field names included")
+    assert warning.startswith(f"{tmp_path / 'a.json'}: read as plain text, marks and names of fields included")
     assert "use input_format='jsonl', or name it .jsonl" in warning
     caplog.clear()
     assert bpeflow.count(tmp_path, input_format="text") == as_text
@@ -207,7 +208,7 @@ def test_a_file_of_json_is_text_with_a_warning(
     content = b'[\n  {"text": "one"},\n  {"text": "two"}\n]\n'
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
     assert bpeflow.count(tmp_path / name) == bpeflow.count(iter([content]))
-    assert [": read as plain text, brackets" in message for message in caplog.messages] == [True] * warned
+    assert ["looks like JSON: convert it" in message for message in caplog.messages] == [True] * warned
     caplog.clear()
     bpeflow.count(tmp_path / name, input_format="text")
     assert not caplog.messages

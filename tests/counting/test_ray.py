@@ -32,7 +32,7 @@ from bpeflow.corpus.sources import CorpusEntry
 from bpeflow.counting import ray_tasks
 from bpeflow.counting.cluster import Cluster, connect
 from bpeflow.counting.count import CorpusCounter, CorpusCounts
-from bpeflow.counting.plan import SegmentPart
+from bpeflow.corpus.plan import SegmentPart
 from bpeflow.counting.ray_tasks import ClusterCounting, CountTasks
 from bpeflow.counting.segments import SegmentFolder, SegmentRecord
 from bpeflow.counting.shards import Shard

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -56,6 +56,14 @@ class SegmentPlan:
             else:
                 left -= entry.weight - offset
         return self.end
+
+    def parts(self) -> Iterator[list[CorpusEntry]]:
+        """Yield the entries of each segment."""
+        position = Position()
+        while position < self.end:
+            end = self.end_after(position)
+            yield self.entries_of(position, end)
+            position = end
 
     def entries_of(self, begin: Position, end: Position) -> list[CorpusEntry]:
         """Return the entries between two positions. A file that is only partly between them is cut."""
