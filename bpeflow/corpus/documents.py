@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import starmap, zip_longest
 from operator import add
-from pickle import PickleBuffer
 from typing import Any, Literal, NamedTuple
 
 from bpeflow._util.delimiters import Literals, Span, special_bytes
 from bpeflow._util.text import format_count
+from bpeflow.flow import reduce_out_of_band
 
 #: Ends each record in a chunk of records. The byte never occurs in valid UTF-8, so it cannot be mistaken for text, for
 #: a delimiter or for the end of a delimiter.
@@ -224,8 +224,4 @@ class StreamChunk(Chunk):
         return self.bytes_read
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        """Pickle `data` out of band, so that it is not copied on its way to another process."""
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
-        if protocol >= 5:
-            values["data"] = PickleBuffer(self.data)
-        return StreamChunk, tuple(values.values())
+        return reduce_out_of_band(self)

@@ -30,6 +30,9 @@ SKIP_REMEDY = "use bad_records='skip' to leave out such records"
 #: every row as long as the longest.
 _BATCH_ROWS = 128
 
+#: The types of columns with text, as pyarrow names them.
+_TEXT_TYPES = ("string", "large_string", "string_view", "binary", "large_binary")
+
 #: Bytes read from the file at a time. Larger: fewer reads; smaller: less memory.
 _BUFFER_BYTES = 1 << 20
 
@@ -71,7 +74,7 @@ def text_of_record(record: Any, where: str, source: Source, invalid_utf8: Invali
     if isinstance(value, str):
         return encode_document(value, where, invalid_utf8)
     remedy = SKIP_REMEDY if value is None else f"text_field must name a field of strings, or {SKIP_REMEDY}"
-    return BadRecordError(f"{where}: {'.'.join(source.text_field)} is {_kind(value)}, not a string; {remedy}")
+    return BadRecordError(f"{where}: {'.'.join(source.text_field)} is {short_repr(value)}, not a string; {remedy}")
 
 
 def _value_at(value: Any, field: Sequence[str], where: str) -> Any:
@@ -79,17 +82,14 @@ def _value_at(value: Any, field: Sequence[str], where: str) -> Any:
     for depth, name in enumerate(field):
         if not isinstance(value, Mapping) or name not in value:
             path = ".".join(field[: depth + 1])
-            found = f"found: {format_names(value)}" if isinstance(value, Mapping) else f"its parent is {_kind(value)}"
+            found = (
+                f"found: {format_names(value)}" if isinstance(value, Mapping) else f"its parent is {short_repr(value)}"
+            )
             raise BadRecordError(
                 f"{where}: no field {path!r} ({found}); set text_field to the field with the text, or {SKIP_REMEDY}"
             )
         value = value[name]
     return value
-
-
-def _kind(value: Any) -> str:
-    kinds = {dict: "an object", list: "a list", bool: "true or false", type(None): "null"}
-    return kinds.get(type(value), "a number" if isinstance(value, int | float) else f"a {type(value).__name__}")
 
 
 def _replace_invalid(document: str | bytes) -> str:
@@ -360,18 +360,7 @@ def _check_column(schema: Any, column: Sequence[str], name: str, pyarrow: Any) -
                 )
             kind = fields[part]
             fields = {f.name: f.type for f in kind} if pyarrow.types.is_struct(kind) else {}
-    types = pyarrow.types
-    inner = kind.value_type if types.is_dictionary(kind) else kind
-    if not any(
-        is_text(inner)
-        for is_text in (
-            types.is_string,
-            types.is_large_string,
-            types.is_binary,
-            types.is_large_binary,
-            types.is_string_view,
-        )
-    ):
+    if str(kind.value_type if pyarrow.types.is_dictionary(kind) else kind) not in _TEXT_TYPES:
         raise CorpusError(f"{name}: the column {path!r} holds {kind}, not strings; set text_column to one of strings")
 
 

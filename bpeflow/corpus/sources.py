@@ -76,6 +76,14 @@ class Corpus:
         counts = Counter(file.source for file in files)
         return [counts[number] for number in range(len(self.sources))]
 
+    def check_distributable(self) -> None:
+        """Raise `ConfigError` if other processes cannot read the corpus."""
+        if self.main_process_only:
+            raise ConfigError(
+                "standard input, iterables and files in memory cannot be read by other processes: save them to files, "
+                "or use engine='local'"
+            )
+
     def check_sizes(self, **sizes: int | None) -> None:
         """Raise `ConfigError` if the value of a setting in `_SIZES` divides the corpus into far too many pieces."""
         for name, size in sizes.items():
@@ -182,7 +190,7 @@ def longest_first(entries: Iterable[CorpusEntry]) -> list[CorpusEntry]:
     return sorted(entries, key=lambda entry: 0 if entry.plain else -1 - entry.weight)
 
 
-def check_unchanged(entries: Iterable[CorpusEntry], remedy: str, may_grow: bool = False, was_read: bool = True) -> None:
+def check_unchanged(entries: Iterable[CorpusEntry], remedy: str, may_grow: bool = False) -> None:
     """Check that no local file was changed or replaced since it was found.
 
     Args:
@@ -190,7 +198,6 @@ def check_unchanged(entries: Iterable[CorpusEntry], remedy: str, may_grow: bool 
         remedy: end of the error message, which says what to do.
         may_grow: whether to accept a file that has become longer, such as a log that is still being written. The
             appended part was not read, and a warning says so.
-        was_read: whether the entries have been read, and not only found.
 
     Raises:
         CorpusError: a file was changed or replaced, or cannot be read any more.
@@ -205,13 +212,7 @@ def check_unchanged(entries: Iterable[CorpusEntry], remedy: str, may_grow: bool 
             if may_grow and is_same and file.size is not None and status.st_size > file.size:
                 log.warning("%s has grown: only its first %s were read", file.name, format_size(file.size))
             elif (status.st_size, status.st_mtime_ns) != (file.size, file.modified):
-                if not was_read:
-                    raise CorpusError(
-                        f"{file.name} has another size or modification time than when it was found; {remedy}"
-                    )
-                raise CorpusError(
-                    f"{file.name} was changed while it was read, so old and new content may be mixed; {remedy}"
-                )
+                raise CorpusError(f"{file.name} was changed while it was read, or is not the file found; {remedy}")
 
 
 # ---- iterables ----
@@ -244,10 +245,11 @@ def check_iterable(value: object) -> None:
     if hasattr(value, "columns"):
         raise InputTypeError(f"a {kind} is a table: pass its column with the text, such as table['text']")
     parts = list(value.values()) if isinstance(value, Mapping) and not {"paths", "path"} & value.keys() else []
-    if parts and all(isinstance(part, list | tuple) for part in parts):
-        raise InputTypeError(f"a {kind} of lists is a table: pass the list of texts in it, as iter(table['text'])")
-    if parts and all(isinstance(part, Iterable) and not isinstance(part, str | list | tuple) for part in parts):
-        raise InputTypeError(f"a {kind} holds several corpora: pass one of them, such as datasets['train']")
+    if parts and all(isinstance(part, Iterable) and not isinstance(part, str) for part in parts):
+        raise InputTypeError(
+            f"a {kind} holds several corpora or columns: pass one of them, such as datasets['train'] or "
+            "iter(table['text'])"
+        )
 
 
 def _is_documents(value: object, text_field: object) -> bool:

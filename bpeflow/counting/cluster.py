@@ -45,7 +45,6 @@ from bpeflow.errors import (
 )
 from bpeflow.flow import peak_memory
 from bpeflow.pretokenize.native import native_unicode_version
-from bpeflow.pretokenize.regex import unicode_version
 
 #: The remedy if a node has another file than the machine that distributes the work.
 OTHER_FILE_REMEDY = "every node must see the same files under the same paths, and nothing may change them meanwhile"
@@ -218,14 +217,14 @@ class Cluster:
 def _versions() -> dict[str, str]:
     """Return the versions that results depend on, in the order in which to compare them."""
     try:
-        native = {"native libraries": f"version {ABI}", "Unicode of native code": native_unicode_version()}
+        unicode = native_unicode_version()
     except NativeUnavailableError:
-        native = {"native libraries": "none", "Unicode of native code": "none"}
+        unicode = "none"
     return {
         "bpeflow": __version__,
-        **native,
+        "native libraries": f"version {ABI}",
+        "Unicode of native code": unicode,
         "regex": regex.__version__,
-        "Unicode of regex": unicode_version(),
         "byte order": sys.byteorder,
     }
 

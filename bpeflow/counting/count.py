@@ -280,11 +280,7 @@ class CorpusCounter:
         """Raise `ConfigError` if other machines cannot count the corpus."""
         if self._segments_folder is None:
             raise ConfigError("out_dir is missing: engines other than local need a folder that all nodes share")
-        if self.corpus.main_process_only:
-            raise ConfigError(
-                "standard input, iterables and files in memory cannot be read by other processes: save them to files, "
-                "or use engine='local'"
-            )
+        self.corpus.check_distributable()
 
     def _segments(self, build: PipelineBuilder, cluster: ClusterCounting | None) -> SegmentFolder | None:
         """Return the folder for segments; None if the corpus is to be counted in one go."""

@@ -9,7 +9,7 @@ recorded, on a cluster or on one machine.
 from __future__ import annotations
 
 import tempfile
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -60,7 +60,7 @@ class CountTasks:
             CorpusError: a file is unreadable, not the one that was found, or changed while it was counted.
             Exception: as `CorpusCounter.count`.
         """
-        check_unchanged(part.entries, OTHER_FILE_REMEDY, was_read=False)
+        check_unchanged(part.entries, OTHER_FILE_REMEDY)
         path = self.folder / f"{part.number:06d}-{token_hex(8)}.shard"
         with task_folder(self._scratch_dir, "bpeflow") as scratch:
             runner = PipelineRunner(replace(self.build, scratch=Scratch(scratch)))
@@ -83,7 +83,7 @@ class ClusterCounting:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._nodes: defaultdict[str, list[TaskReport]] = defaultdict(list)  # tasks that have ended, by node
-        self._counted: Counter[str] = Counter()  # bytes of input, by node
+        self._counted = 0  # bytes of input
         self._began = self._sampled = monotonic()
 
     def segment_size(self, total: int, wanted: int) -> int:
@@ -120,7 +120,7 @@ class ClusterCounting:
         calls = ((None, f"count {part}", (part.absolute(),)) for part in parts)
         for _, report in self._run(CountTasks.count_segment, calls, folder, runner):
             record: SegmentRecord = report.value
-            self._counted[report.node] += record.weight
+            self._counted += record.weight
             yield record
             runner.done_bytes += record.weight
             runner.report_progress()
@@ -166,25 +166,18 @@ class ClusterCounting:
         return EngineReport(kind="ray", tasks=sum(map(len, self._nodes.values())), nodes=nodes)
 
     def _sample(self, runner: PipelineRunner) -> None:
-        """Pass on a sample, if one is due: all tasks, as counters, and the tasks of each node, with average rates."""
+        """Pass on a sample, if one is due: all tasks as counters, with average rates."""
         now = monotonic()
         if runner.on_sample is None or now - self._sampled < runner.sample_interval:
             return
         self._sampled, elapsed = now, now - self._began
         slots, in_flight = self._cluster.slots, self._cluster.in_flight
-        running = min(in_flight, slots)
-
-        def rate(tasks: int, counted: int, workers: int) -> StageRate:
-            return StageRate(tasks / elapsed, counted / elapsed, tasks, counted, workers)
-
-        stages = {"counter": rate(sum(map(len, self._nodes.values())), self._counted.total(), running)}
-        for name, tasks in self._nodes.items():
-            stages[f"node {name}"] = rate(len(tasks), self._counted[name], 1)
+        running, tasks = min(in_flight, slots), sum(map(len, self._nodes.values()))
         runner.on_sample(
             MonitorSample(
                 elapsed=elapsed,
                 queues={"task_queue": QueueDepth(in_flight - running, 0)},
-                stages=stages,
+                stages={"counter": StageRate(tasks / elapsed, self._counted / elapsed, tasks, self._counted, running)},
                 processes=(),
                 bounds={"task_queue": QueueDepth((PER_SLOT - 1) * slots, 0)},
             )

@@ -15,10 +15,9 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
-from pickle import PickleBuffer
 from secrets import token_hex
 from struct import Struct
 from typing import Any, BinaryIO
@@ -26,6 +25,7 @@ from typing import Any, BinaryIO
 from bpeflow._util.atomic import sync_folder
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.errors import CountOverflowError, FormatError, ScratchError
+from bpeflow.flow import reduce_out_of_band
 
 #: The number of partitions of every shard. With more of them, more tasks can sum at the same time, but the pieces of
 #: small shards are smaller. It is part of the format of segments.
@@ -188,11 +188,7 @@ class Shard:
         return sum(self.tokens)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        """Pickle the records out of band, so that they are not copied on their way to another process."""
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
-        if self.data is not None:
-            values["data"] = PickleBuffer(self.data) if protocol >= 5 else bytearray(self.data)
-        return Shard, tuple(values.values())
+        return reduce_out_of_band(self)
 
     @property
     def size(self) -> int:

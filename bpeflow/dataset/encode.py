@@ -30,7 +30,7 @@ from bpeflow.corpus.sources import (
 from bpeflow.corpus.text_rules import Source, TextRules
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.dataset.corpus_encoder import BEGIN, ChunkEncoder, ChunkJoiner, CorpusEncoder, Place
-from bpeflow.dataset.encode_tasks import check_distributable, encoded_chunks
+from bpeflow.dataset.encode_tasks import encoded_chunks
 from bpeflow.dataset.encoded_corpus import EncodedCorpus
 from bpeflow.dataset.finished import encoding_result, finished_encoding
 from bpeflow.dataset.journal import finish_publishing
@@ -143,7 +143,8 @@ def encode_file(
         num_threads=validate_threads(settings.num_threads),
         chunk_size=settings.chunk_size,
     )
-    check_distributable(corpus, settings.engine)
+    if settings.engine.kind != "local":
+        corpus.check_distributable()
     facts = _describe(work, end, tokens)
     finish_publishing(tokens)
     outputs = [file for existing in tokens.existing_files() for file in tokens.files_of(existing)]

@@ -15,14 +15,12 @@ from pathlib import Path
 from secrets import token_hex
 
 from bpeflow._util.atomic import name_errors
-from bpeflow.config import EngineSettings
 from bpeflow.corpus.plan import SegmentPlan
 from bpeflow.corpus.sources import Corpus, CorpusEntry, check_unchanged
 from bpeflow.corpus.split import find_boundary
 from bpeflow.counting.cluster import OTHER_FILE_REMEDY, connect, task_folder
 from bpeflow.dataset.corpus_encoder import CorpusEncoder, EncodedChunk, Place
 from bpeflow.dataset.token_set import TokenSet
-from bpeflow.errors import ConfigError
 
 #: Bounds of a part's size in bytes of input, and the parts of a small corpus per slot. Small parts balance the load
 #: better and lose less work with a node; large ones spend less of their time on starting.
@@ -41,7 +39,7 @@ class EncodeTasks:
 
         Raises as `encode_file` does.
         """
-        check_unchanged(entries, OTHER_FILE_REMEDY, may_grow=True, was_read=False)
+        check_unchanged(entries, OTHER_FILE_REMEDY, may_grow=True)
         path = self.folder / f"{token_hex(8)}.part"
         with name_errors(path), path.open("wb") as file:
             for chunk in replace(self.encoder, corpus=Corpus(self.encoder.corpus.sources, entries)).encoded():
@@ -72,15 +70,6 @@ def encoded_chunks(work: CorpusEncoder, tokens: TokenSet, begin: Place) -> Itera
             while following in waiting:
                 yield from _read_chunks(waiting.pop(following))
                 following += 1
-
-
-def check_distributable(corpus: Corpus, settings: EngineSettings) -> None:
-    """Raise `ConfigError` if tasks cannot read a corpus."""
-    if corpus.main_process_only and settings.kind != "local":
-        raise ConfigError(
-            f"engine {settings.kind}: standard input and iterables have one reader only; save the documents to files "
-            "first"
-        )
 
 
 def _parts(work: CorpusEncoder, size: int) -> Iterator[list[CorpusEntry]]:

@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from .monitor import Monitor, MonitorSample, ProcessUse, StageRate, stall_watch
     from .pipeline import MAIN, Executor, Pipeline, StageReport, in_order, map_in_threads
     from .shared import QueueDepth, peak_memory
-    from .stage import QueueSpec, Source, Stage, set_gauge, wait_readable
+    from .stage import QueueSpec, Source, Stage, reduce_out_of_band, set_gauge, wait_readable
 
 __all__ = ["MAIN", "Executor", "Pipeline", "QueueSpec", "Source", "Stage", "StageReport", "in_order", "map_in_threads"]
-__all__ += ["FlowError", "WorkerDiedError", "peak_memory", "set_gauge", "wait_readable"]
+__all__ += ["FlowError", "WorkerDiedError", "peak_memory", "reduce_out_of_band", "set_gauge", "wait_readable"]
 __all__ += ["Monitor", "MonitorSample", "ProcessUse", "QueueDepth", "StageRate", "stall_watch"]
 
 

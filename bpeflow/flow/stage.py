@@ -6,7 +6,7 @@ import pickle
 import select
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar, copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -62,6 +62,13 @@ class Packed(NamedTuple):
     def load(self) -> Any:
         """Return the item. Its large buffers are these, not copies."""
         return pickle.loads(self.pickled, buffers=map(_exporter, self.buffers))  # noqa: S301 -- from our own worker
+
+
+def reduce_out_of_band(record: Any) -> tuple[Any, ...]:
+    """Return what the `__reduce_ex__` of a dataclass returns so that large buffers in it are not copied (`Packed`)."""
+    values = [getattr(record, item.name) for item in fields(record)]
+    large = bytearray, memoryview
+    return type(record), tuple(pickle.PickleBuffer(value) if isinstance(value, large) else value for value in values)
 
 
 def _exporter(buffer: bytearray | memoryview) -> Any:

@@ -198,7 +198,7 @@ def test_a_custom_pattern_counts_its_matches(tmp_path: Path) -> None:
     [
         (b"", {}, "the corpus is empty"),
         (b"abc", {"sources": [{"paths": "corpus", "max_bytes": 2}]}, "no document is as small as max_bytes"),
-        (b"|||", {"special_tokens": ["|"]}, "the corpus has nothing but separators and special tokens"),
+        (b"|||", {"special_tokens": ["|"]}, "there is nothing but separators and special tokens"),
         (b"\xff|\xff", {"separator": "|", "invalid_utf8": "skip"}, "all documents were skipped"),
         (b'{"text": null}\n', {"input_format": "jsonl", "bad_records": "skip"}, "all documents were skipped"),
         (b"abc", {"pattern": "[0-9]+", "unmatched": "drop"}, r"the pattern '\[0-9\]\+' matches nothing in the corpus"),

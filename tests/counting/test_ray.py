@@ -28,11 +28,11 @@ from word_corpus import write_words
 
 from bpeflow.cli.main import main
 from bpeflow.config import CountSettings, EngineSettings, make_settings
+from bpeflow.corpus.plan import SegmentPart
 from bpeflow.corpus.sources import CorpusEntry
 from bpeflow.counting import ray_tasks
 from bpeflow.counting.cluster import Cluster, connect
 from bpeflow.counting.count import CorpusCounter, CorpusCounts
-from bpeflow.corpus.plan import SegmentPart
 from bpeflow.counting.ray_tasks import ClusterCounting, CountTasks
 from bpeflow.counting.segments import SegmentFolder, SegmentRecord
 from bpeflow.counting.shards import Shard

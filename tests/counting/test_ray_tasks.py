@@ -294,16 +294,15 @@ def test_a_training_on_tasks(corpus: Path, tmp_path: Path, ray: InlineRay, in_ta
     assert json.loads((tmp_path / "local/run.json").read_text())["counting"]["engine"] is None
     samples = [json.loads(line) for line in (tmp_path / "tasks/monitor.jsonl").read_text().splitlines()]
     assert samples[-1]["stages"]["counter"]["weight_done"] <= size_of(corpus)
-    assert set(samples[-1]["stages"]) == {"counter", *(f"node {name}" for name in engine["nodes"])}
+    assert set(samples[-1]["stages"]) == {"counter"}
 
 
-def test_samples_have_rates_by_node(corpus: Path, tmp_path: Path, ray: InlineRay, in_tasks: None) -> None:
+def test_samples_have_the_rates_of_all_tasks(corpus: Path, tmp_path: Path, ray: InlineRay, in_tasks: None) -> None:
     samples: list[MonitorSample] = []
     with connect(EngineSettings(kind="ray")) as cluster:
         counter(corpus, tmp_path / "run").count(None, samples.append, 0.0, ClusterCounting(cluster))
     counting = [sample for sample in samples if sample.stages["counter"].weight_done]
     assert counting[-1].stages["counter"].weight_done == size_of(corpus)
-    node = next(name for name in counting[-1].stages if name.startswith("node "))
-    assert sum(sample.stages[node].items for sample in counting[-1:]) == counting[-1].stages["counter"].items
-    assert max(sample.stages[node].weight_per_second for sample in counting) > 0
+    assert counting[-1].stages["counter"].items > 1
+    assert max(sample.stages["counter"].weight_per_second for sample in counting) > 0
     assert "task_queue: " in counting[0].line()

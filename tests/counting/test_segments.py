@@ -19,10 +19,10 @@ from segmented import ProgressRecorder, corpus_size, counter, fail_after, failin
 
 import bpeflow
 from bpeflow.corpus.files import InputFile
+from bpeflow.corpus.plan import Position, SegmentPlan
 from bpeflow.counting import fingerprint as fingerprint_module
 from bpeflow.counting.fingerprint import MANIFEST_FILE, has_segments, remove_segments
 from bpeflow.counting.pipelines import PipelineBuilder
-from bpeflow.corpus.plan import Position, SegmentPlan
 from bpeflow.counting.segments import SegmentRecord
 from bpeflow.counting.shards import Spilled
 from bpeflow.errors import ResumeError

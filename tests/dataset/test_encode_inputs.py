@@ -93,8 +93,8 @@ def test_tables_and_several_datasets_are_not_documents(tokenizer: Tokenizer, out
 
     for corpus, message in (
         (Table({"text": "a"}), "a Table is a table: pass its column"),
-        ({"train": Rows({"text": "a"})}, "a dict holds several corpora: pass one of them"),
-        ({"text": ["a", "b"]}, r"a dict of lists is a table: .* iter\(table\['text'\]\)"),
+        ({"train": Rows({"text": "a"})}, "a dict holds several corpora or columns: pass one of them"),
+        ({"text": ["a", "b"]}, r"a dict holds several corpora or columns: .* iter\(table\['text'\]\)"),
     ):
         for use in (
             bpeflow.count,
