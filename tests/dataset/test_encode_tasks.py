@@ -119,7 +119,7 @@ def test_the_folder_of_a_killed_run_is_removed(ray: InlineRay, tmp_path: Path) -
 
 
 def test_what_only_this_process_can_read_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="standard input, iterables .* cannot be read by other processes"):
+    with pytest.raises(ConfigError, match=r"standard input, iterables .* cannot be read by other processes"):
         encode_file(TOKENIZER, iter(["hello"]), tmp_path / "train.bin", engine=TASKS)
     with pytest.raises(SettingsError, match="kind"):
         encode_file(TOKENIZER, iter(["hello"]), tmp_path / "train.bin", engine={"kind": "slurm"})  # type: ignore[typeddict-item]
