@@ -32,7 +32,7 @@ def test_an_error_message_is_one_line_for_any_file_name(
     bpeflow.Tokenizer.train(iter(["text"]), 257).save(tmp_path / "tokenizer")
     arguments = {
         "train": ["--vocab_size", "260", "--out_dir", str(tmp_path / "run")],
-        "encode": ["--tokenizer", str(tmp_path / "tokenizer"), "--out", str(tmp_path / "ids")],
+        "encode": ["--tokenizer", str(tmp_path / "tokenizer"), "--out", str(tmp_path / "ids.bin")],
     }[command]
     prefix = [] if command == "train" else [command]
     assert main([*prefix, "--input", str(tmp_path / NEWLINE), *arguments]) == 2

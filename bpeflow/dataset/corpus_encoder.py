@@ -26,7 +26,7 @@ from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.budget import longest_text
 from bpeflow.dataset.token_file import Ids
 from bpeflow.dataset.token_writer import TokenSetWriter
-from bpeflow.errors import InvalidTextError, PatternTimeoutError, ResumeError, UnmatchedTextError
+from bpeflow.errors import InvalidTextError, PatternTimeoutError, UnmatchedTextError
 from bpeflow.flow import Pipeline, QueueSpec, Stage, in_order, stall_watch
 from bpeflow.pretokenize.native import why_not_compiled
 from bpeflow.tokenizer.encoder import Encoder
@@ -57,12 +57,10 @@ class Place(NamedTuple):
     Attributes:
         entry: the index of a file or stream in the corpus.
         chunks: number of its chunks before this place.
-        end: position in its text at which the last of them ends.
     """
 
     entry: int = 0
     chunks: int = 0
-    end: int = 0
 
 
 #: The beginning of a corpus.
@@ -283,25 +281,10 @@ def _numbered_chunks(
     """
     numbers = count()
     for entry in range(begin.entry, len(entries)):
-        place, done = Place(entry), begin.chunks if entry == begin.entry else 0
+        done = begin.chunks if entry == begin.entry else 0
         for chunks, chunk in enumerate(reader.read([entries[entry]]), 1):
-            place = Place(entry, chunks, chunk.offset + chunk.length)
             if chunks > done:
-                yield next(numbers), place, chunk
-            elif chunks == done:
-                _check_place(place, begin, entries[entry])
-        if place.chunks < done:
-            _check_place(place, begin, entries[entry])
-
-
-def _check_place(place: Place, begin: Place, entry: CorpusEntry) -> None:
-    """Raise `ResumeError` if a file is divided into chunks in another way than it was before."""
-    if place != begin:
-        raise ResumeError(
-            f"{entry.files[0].title}: cannot be resumed, as it is read in other pieces than before (chunk "
-            f"{place.chunks:,} ends at byte {place.end:,}, not {begin.end:,}): start over with overwrite=True "
-            "and without resume"
-        )
+                yield next(numbers), Place(entry, chunks), chunk
 
 
 class ChunkJoiner:

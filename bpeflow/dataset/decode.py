@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,6 @@ from bpeflow.dataset.token_file import DTYPES, Ids, TokenFile, index_path, open_
 from bpeflow.errors import FormatError, UnknownTokenError
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
 from bpeflow.progress import Observer
-from bpeflow.tokenizer.encoder import unknown_token_error
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: Ids that are decoded at a time. More: fewer calls. Fewer: less memory, a few MB of text for this many.
@@ -71,9 +69,11 @@ def decode_file(
     files, expected = open_token_files(src), tokenizer_hash(tokenizer.to_spec())
     for file in files:
         if not any_tokenizer and file.tokenizer_hash != expected:
+            made = file.facts["tokenizer"]
             raise FormatError(
-                f"{file.path}: was made by another tokenizer, with {_difference(file, tokenizer)}; decode it with that "
-                "tokenizer, or pass any_tokenizer=True to decode it anyway"
+                f"{file.path}: was made by another tokenizer, with {made.get('vocab_size')} entries and the pattern "
+                f"{short_repr(made.get('pattern'))}; decode it with that one, or pass any_tokenizer=True to decode it "
+                "anyway"
             )
     path = Path(dst)
     sources = (
@@ -98,17 +98,6 @@ def decode_file(
     return DecodedFile(done, written, perf_counter() - started)
 
 
-def _difference(file: TokenFile, tokenizer: Tokenizer) -> str:
-    """Say how the tokenizer that made a file differs from another, as far as the sidecar tells."""
-    made, ours = file.facts["tokenizer"], {"vocab_size": tokenizer.vocab_size, "pattern": tokenizer.pattern}
-    differing = [
-        f"{key} {short_repr(made[key])} in place of {short_repr(value)}"
-        for key, value in json.loads(json.dumps(ours)).items()
-        if made.get(key, value) != value
-    ]
-    return " and ".join(differing) or "other tokens or merges"
-
-
 def _read(file: TokenFile) -> Iterator[Ids]:
     """Yield the ids of a token file, some at a time, and check them at the end.
 
@@ -130,8 +119,6 @@ def _read(file: TokenFile) -> Iterator[Ids]:
 def _decode(tokenizer: Tokenizer, ids: Ids, file: TokenFile, before: int) -> bytes:
     try:
         return tokenizer.decode_bytes(ids)
-    except UnknownTokenError:
-        vocab = tokenizer.vocab
-        index, unknown = next((index, number) for index, number in enumerate(ids.tolist()) if number not in vocab)
-        error = unknown_token_error(unknown, before + index, len(vocab))
-        raise FormatError(f"{file.path}: {error}; the file is damaged, or from another tokenizer") from None
+    except UnknownTokenError as error:
+        where = f"{file.path}: from index {before:,} on: {error}"
+        raise FormatError(f"{where}; the file is damaged, or from another tokenizer") from None

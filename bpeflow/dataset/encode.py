@@ -20,7 +20,6 @@ from bpeflow.config import make_settings
 from bpeflow.config.encoding import EncodeSettings
 from bpeflow.corpus.documents import Delimiters, DocumentStatistics
 from bpeflow.corpus.sources import (
-    Corpus,
     check_iterable,
     check_unchanged,
     each_document_once,
@@ -31,8 +30,7 @@ from bpeflow.corpus.text_rules import Source, TextRules
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.dataset.corpus_encoder import BEGIN, ChunkEncoder, ChunkJoiner, CorpusEncoder, Place
 from bpeflow.dataset.encode_tasks import encoded_chunks
-from bpeflow.dataset.encoded_corpus import EncodedCorpus
-from bpeflow.dataset.finished import encoding_result, finished_encoding
+from bpeflow.dataset.encoded_corpus import EncodedCorpus, encoding_result, finished_encoding
 from bpeflow.dataset.journal import finish_publishing
 from bpeflow.dataset.token_file import choose_dtype, choose_layout
 from bpeflow.dataset.token_set import TokenSet
@@ -161,7 +159,7 @@ def _finished(work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any]) -
     """With `resume`, return what complete files hold. Raise `AlreadyExistsError` for others without `overwrite`."""
     with suppress(AlreadyExistsError) if tokens.options.overwrite else nullcontext():
         if tokens.options.resume and not work.corpus.main_process_only and tokens.existing_files():
-            return finished_encoding(work, tokens, facts)
+            return finished_encoding(work.corpus, tokens, facts)
         tokens.refuse_to_replace()
     return None
 
@@ -219,7 +217,7 @@ def _encode(
         writer.facts["text_bytes"] = statistics.bytes
         writer.facts["split_documents"] = {split: parts.documents for split, parts in writer.splits.items()}
     splits = {split: writer.parts for split, writer in writer.splits.items()}
-    encoded = encoding_result(work, tokens, writer.facts, splits, done, perf_counter() - started)
+    encoded = encoding_result(work.corpus, tokens, writer.facts, splits, done, perf_counter() - started)
     _warn(encoded, work.encoder, tokens)
     replace(statistics, documents=writer.documents + statistics.skipped_documents).log_left_out(log)
     return encoded
@@ -227,18 +225,15 @@ def _encode(
 
 def _resumable_fingerprint(work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any]) -> Fingerprint | None:
     """Return everything that an interrupted encoding depends on; None if it cannot be resumed."""
-    if (reason := _why_not_resumable(work.corpus, tokens.options)) is not None:
-        if tokens.options.resume:
-            raise ConfigError(f"resume: {reason}")
-        return None
-    return Fingerprint.of_files({**facts["settings"], "bpeflow": __version__}, work.corpus.entries)
-
-
-def _why_not_resumable(corpus: Corpus, options: EncodeSettings) -> str | None:
-    if corpus.main_process_only:
-        return "standard input and iterables can be read only once; save the documents to files first"
-    if options.engine.kind != "local":
-        return f"engine {options.engine.kind} encodes in tasks, which cannot be resumed; start over without it"
+    engine = tokens.options.engine.kind
+    if work.corpus.main_process_only:
+        reason = "standard input and iterables can be read only once; save the documents to files first"
+    elif engine != "local":
+        reason = f"engine {engine} encodes in tasks, which cannot be resumed; start over without it"
+    else:
+        return Fingerprint.of_files({**facts["settings"], "bpeflow": __version__}, work.corpus.entries)
+    if tokens.options.resume:
+        raise ConfigError(f"resume: {reason}")
     return None
 
 

@@ -1,13 +1,27 @@
-"""`EncodedCorpus`: the result of encoding a corpus to token files."""
+"""`EncodedCorpus`: the result of encoding a corpus to token files, just now or earlier."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bpeflow._util.text import Described, format_count, format_size, one_line
-from bpeflow.dataset.token_file import DtypeName
+from bpeflow.corpus.sources import Corpus
+from bpeflow.counting.fingerprint import Fingerprint
+from bpeflow.dataset.token_file import (
+    DtypeName,
+    Split,
+    TokenFile,
+    load_document_offsets,
+    open_token_files,
+    read_sidecar,
+    sidecar_path,
+)
+from bpeflow.dataset.token_set import TokenSet, already_exists
+from bpeflow.dataset.token_writer import TokenWriter
+from bpeflow.errors import FormatError
 
 #: The most files that a summary lists by name.
 _LISTED_FILES = 6
@@ -84,3 +98,76 @@ def _list_files(paths: Sequence[Path]) -> str:
     if len(paths) <= _LISTED_FILES:
         return ", ".join(map(str, paths))
     return f"{paths[0]} … {paths[-1]} ({len(paths):,} files)"
+
+
+def encoding_result(
+    corpus: Corpus,
+    tokens: TokenSet,
+    facts: Mapping[str, Any],
+    splits: Mapping[Split, Sequence[TokenFile | TokenWriter]],
+    input_bytes: int,
+    seconds: float,
+) -> EncodedCorpus:
+    """Return what the token files of a set hold.
+
+    Args:
+        corpus: the corpus.
+        tokens: the set.
+        facts: the content of the first file's sidecar.
+        splits: the token files of each split.
+        input_bytes: size of the corpus as it is stored.
+        seconds: wall time.
+    """
+    files, documents = [file for parts in splits.values() for file in parts], facts["split_documents"]
+    return EncodedCorpus(
+        written=tuple(path for file in files for path in tokens.files_of(file.path)),
+        dtype=tokens.dtype,
+        tokens=sum(file.tokens for file in files),
+        documents=sum(documents.values()),
+        end_token=end_token["text"] if (end_token := facts["end_token"]) else None,
+        val_tokens=sum(file.tokens for file in splits.get("val", ())),
+        val_documents=documents.get("val", 0),
+        skipped_documents=facts["skipped_documents"],
+        bad_records=facts["bad_records"],
+        files=sum(corpus.file_counts()),
+        bytes=facts["text_bytes"],
+        input_bytes=input_bytes,
+        seconds=seconds,
+    )
+
+
+def finished_encoding(corpus: Corpus, tokens: TokenSet, facts: Mapping[str, Any]) -> EncodedCorpus:
+    """Return what the existing token files of a set hold.
+
+    Args:
+        corpus: the corpus.
+        tokens: the set.
+        facts: the content of the sidecars that would be written.
+
+    Raises:
+        AlreadyExistsError: they are incomplete, or of another corpus, tokenizer or settings. The message says which.
+    """
+    path = tokens.existing_files()[0]
+    try:
+        first, written = read_sidecar(path), path.stat().st_mtime_ns
+        earlier = Fingerprint(
+            first.facts["settings"],
+            [[file["path"], file["bytes"], None] for file in first.facts["input"]],
+        )
+        read = (file for entry in corpus.entries for file in entry.files)
+        now = Fingerprint(
+            facts["settings"],
+            [[file.name, file.size, file.modified if (file.modified or 0) > written else None] for file in read],
+        )
+        if changes := now.differences(earlier):
+            reason = f", and is of something else ({'; '.join(changes)})"
+        else:
+            splits = {split: open_token_files(path) for split, path in tokens.splits.items()}
+            for file in (file for parts in splits.values() for file in parts if tokens.has_index):
+                load_document_offsets(file.path)
+            return encoding_result(corpus, tokens, first.facts, splits, corpus.known_bytes, 0.0)
+    except (FormatError, OSError) as error:
+        reason = f", but is not complete ({error})"
+    except (KeyError, TypeError, AttributeError):
+        reason = f", and {sidecar_path(path).name} does not say how it was encoded"
+    raise already_exists(path, reason)

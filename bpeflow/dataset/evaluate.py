@@ -107,7 +107,8 @@ def evaluate(
         rest = {key: value for key, value in values.items() if key not in ("input", "sources")}
         corpora = [_counters(_rereadable(source, copies), rest, documents, loaded) for source in sources]
         measured = [_measure(loaded, counters, watching or Observer()) for counters in corpora]
-    _check_text(sources, measured)
+    if not any(measure.text.bytes for measures in measured for measure in measures.values()):
+        raise CorpusError(f"nothing to evaluate: no text in {', '.join(source.name for source in sources)}")
     rows = [
         _evaluation(tokenizer, name, source.name, [measures[name]])
         for source, measures in zip(sources, measured, strict=True)
@@ -256,9 +257,7 @@ def _measure(
         pretokens, words, white_space = counters[name]
         documents = count(words).documents
         size = documents.matched_bytes + documents.unmatched_bytes
-        occurrences = np.zeros(tokenizer.vocab_size, np.int64)
-        if size:  # otherwise there is one warning, by `_check_text`
-            occurrences = token_occurrences(tokenizer, count(pretokens).counts)
+        occurrences = token_occurrences(tokenizer, count(pretokens).counts)
         for token, times in count(white_space).counts.items() if white_space else ():
             occurrences[tokenizer.special_tokens[token.decode()]] += times
             size += times * len(token)
@@ -281,19 +280,6 @@ def _seconds_per_byte(tokenizer: Tokenizer, counter: CorpusCounter) -> float:
     started = perf_counter()
     size = sum(encoder.encode_text(chunk).statistics.bytes for chunk in opened)
     return (perf_counter() - started) / max(size, 1)
-
-
-def _check_text(sources: Sequence[SourceSettings], measured: Sequence[Mapping[str, _Measure]]) -> None:
-    """Warn of corpora without text, which have no figures. Raises `CorpusError` if none has any."""
-    empty = [
-        source.name
-        for source, measures in zip(sources, measured, strict=True)
-        if not any(measure.text.bytes for measure in measures.values())
-    ]
-    if len(empty) == len(sources):
-        raise CorpusError(f"nothing to evaluate: no text in {', '.join(empty)}")
-    if empty:
-        log.warning("no text in %s", ", ".join(empty))
 
 
 def _evaluation(tokenizer: Tokenizer, name: str, corpus: str | None, measures: Sequence[_Measure]) -> Evaluation:

@@ -65,7 +65,7 @@ class Checkpoint:
 
     fingerprint: Fingerprint
     state: Mapping[str, Any]
-    parts: dict[str, list[list[int]]]
+    parts: dict[str, list[list[Any]]]
     size: int
 
     @classmethod
@@ -73,7 +73,7 @@ class Checkpoint:
         """Read a journal; None if it has no checkpoint."""
         (fingerprint, size), *lines = _read(journal) or [({}, 0)]
         state: Mapping[str, Any] = {}
-        parts: dict[str, list[list[int]]] = {}
+        parts: dict[str, list[list[Any]]] = {}
         for state, length in lines:
             size += length
             for split, (first, states) in state["parts"].items():

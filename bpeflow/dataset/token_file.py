@@ -46,18 +46,11 @@ DTYPES: dict[str, np.dtype[Any]] = {"uint16": np.dtype("<u2"), "uint32": np.dtyp
 #: The dtype of the index in the file.
 OFFSET_DTYPE = np.dtype("<u8")
 
-#: The ending of the names of files in numpy's format, and the size of its header for a one-dimensional array.
-NPY_SUFFIX, NPY_HEADER = ".npy", 128
+#: The size of numpy's header for a one-dimensional array.
+NPY_HEADER = 128
 
-#: Endings of other files, which token files are not.
-_OTHER_SUFFIXES = (
-    *(".txt", ".md", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".html", ".xml", ".idx"),
-    *(".parquet", ".arrow", ".feather", ".npz", ".pt", ".pth", ".pkl", ".safetensors", ".gguf", ".h5", ".hdf5"),
-    *(".gz", ".gzip", ".bz2", ".xz", ".zst", ".zstd", ".lz4", ".zip", ".tar", ".tgz"),
-)
-
-#: Megatron-LM reads the ids from ``NAME.bin`` and the index from ``NAME.idx``.
-MEGATRON_SUFFIX = ".bin"
+#: The layouts that a file's name stands for.
+_LAYOUTS: dict[str, Layout] = {".bin": "bin", ".npy": "npy"}
 
 
 @dataclass(frozen=True)
@@ -134,22 +127,15 @@ def part_path(path: Path, number: int) -> Path:
 def choose_layout(layout: Layout | None, path: Path) -> Layout:
     """Return the layout to write; None leaves the choice to the file's name.
 
-    Raises `ConfigError` if the two differ, or if the name is one of files in other formats.
+    Raises `ConfigError` if the two differ, or if the name has another ending, as that of a file of another kind may.
     """
-    if path.suffix.lower() in _OTHER_SUFFIXES:
-        raise ConfigError(
-            f"{path}: token files hold plain numbers, and are no {path.suffix} files; end the name in .bin, or in "
-            f"{NPY_SUFFIX} for numpy's format"
-        )
-    is_npy = path.suffix == NPY_SUFFIX
-    if layout is None:
-        return "npy" if is_npy else "bin"
-    if is_npy != (layout == "npy"):
-        name = path.with_suffix(NPY_SUFFIX if layout == "npy" else MEGATRON_SUFFIX).name
+    named = _LAYOUTS.get(path.suffix)
+    if named is None:
+        raise ConfigError(f"{path}: is no name of a token file: end it in .bin, or in .npy for numpy's format")
+    if layout is not None and (layout == "npy") != (named == "npy"):
+        name = path.with_suffix(".npy" if layout == "npy" else ".bin").name
         raise ConfigError(f"{path}: is no name for format {layout}: name it {name}, or leave out format")
-    if layout == "megatron" and path.suffix != MEGATRON_SUFFIX:
-        raise ConfigError(f"{path}: Megatron-LM reads NAME.bin and NAME.idx; end the name in {MEGATRON_SUFFIX}")
-    return layout
+    return layout or named
 
 
 def choose_dtype(dtype: Literal["auto"] | DtypeName, vocab_size: int) -> DtypeName:
@@ -291,13 +277,12 @@ def open_token_file(path: str | Path) -> TokenFile:
         raise FormatError(f"{path}: is a folder, not a token file")
     if path.suffix == ".idx":
         raise FormatError(f"{path}: is the name of an index; give the token file that it belongs to")
-    if not path.exists() and part_path(path, 0).exists():
-        raise FormatError(f"{path}: is divided into shards; load {part_path(path, 0).name} …, or all with load_shards")
-    train, val = split_path(path, "train"), split_path(path, "val")
-    if not path.exists() and path != train and (val.exists() or part_path(val, 0).exists()):
-        raise TokenFileNotFoundError(f"{path}: is divided into {train.name} and {val.name}: load these")
     if not path.exists():
-        raise TokenFileNotFoundError(f"{path}: no such token file; Tokenizer.encode_file (bpeflow encode) writes one")
+        parts = sorted(near.name for near in path.parent.glob("*") if near.name.startswith(f"{path.stem}_"))
+        hint = "Tokenizer.encode_file (bpeflow encode) writes one"
+        if parts := [name for name in parts if name.endswith(path.suffix)]:
+            hint = f"there is {parts[0]}, up to {parts[-1]}: load these, or all shards of a split with load_shards"
+        raise TokenFileNotFoundError(f"{path}: no such token file; {hint}")
     size = path.stat().st_size
     file = read_sidecar(path)
     _check_size(path, size - file.start, file.tokens, DTYPES[file.dtype])

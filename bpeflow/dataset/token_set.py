@@ -111,9 +111,6 @@ class TokenSet:
         while the sidecar still shows that it is part of a token file, unless a new one replaces it.
         """
         for path in self.existing_files():
-            sidecar = sidecar_path(path)
-            if path in new and not sidecar.exists():
-                continue
             yield path
             with suppress(FormatError, OSError):
                 known = read_sidecar(path)
@@ -121,7 +118,7 @@ class TokenSet:
                 if known.index and index not in new:
                     yield index
             if path not in new:
-                yield sidecar
+                yield sidecar_path(path)
 
     def refuse_to_replace(self) -> None:
         """Raise `AlreadyExistsError` if a token file of the set exists, and `FormatError` if the first is a folder."""

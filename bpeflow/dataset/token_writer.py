@@ -18,7 +18,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow._util.atomic import NewFiles, name_errors, new_files, sync_file
+from bpeflow._util.atomic import NewFiles, name_errors, new_files
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.dataset import megatron
 from bpeflow.dataset.journal import Checkpoint, Journal, open_journal
@@ -46,51 +46,58 @@ _WRITE_BACK = 32 << 20
 #: The ends of no documents.
 NO_ENDS: NDArray[np.int64] = np.empty(0, np.int64)
 
-#: The state of a new token file.
-_NEW = (0, 0, 0, 0, 0, 0)
+#: The size of the numbers in a file, in bytes, and their CRC-32; of a new one.
+State = tuple[int, int]
+_EMPTY: State = (0, 0)
+
+#: The state of a new token file: documents, and the states of the ids, of those of whole documents, and of the index.
+_NEW = (0, _EMPTY, _EMPTY, _EMPTY)
 
 
 class ArrayFile:
     """A file of numbers, to append to and to read back. Errors name the `path` that it will have.
 
     Before the numbers come `head` bytes of zeros, which may be replaced at the end. The file is new, or continues an
-    interrupted encoding after `size` bytes of numbers with a checksum. Raises `ResumeError` if these are missing or
-    damaged.
+    interrupted encoding after the numbers of its state. Raises `ResumeError` if these are missing or damaged.
+
+    Attributes:
+        state: the size of the numbers in bytes, and their CRC-32.
     """
 
-    def __init__(self, file: Path, path: Path, head: int, size: int, checksum: int) -> None:
-        self.path = path
-        self.size = self._written_back = head + size  # the bytes that the system was asked to write to the disk
+    def __init__(self, file: Path, path: Path, head: int, state: State) -> None:
+        self.path, self.head = path, head
+        self.state: State = state
+        self._written_back = head + state[0]  # the bytes that the system was asked to write to the disk
         with name_errors(path, file):
-            if size and (not file.exists() or _checksum(file, head, size) != checksum):
+            if state[0] and (not file.exists() or _checksum(file, head, state[0]) != state[1]):
                 raise ResumeError(
                     f"{file}: is gone, cut short or damaged, so the encoding cannot be resumed: start over with "
                     "overwrite=True and without resume"
                 )
-            self._stream = FileIO(os.fspath(file), "r+" if size else "w+")
-            self._stream.truncate(self.size)
+            self._stream = FileIO(os.fspath(file), "r+" if state[0] else "w+")
+            self._stream.truncate(self._written_back)
         self.write_at(0, bytes(head))
 
-    def append(self, data: bytes | NDArray[Any]) -> None:
+    def append(self, numbers: NDArray[Any]) -> None:
         """Append numbers. Raises `OSError` if writing fails."""
-        self.size += self.write_at(self.size, data)
-        if self.size - self._written_back >= _WRITE_BACK:
+        data = np.ascontiguousarray(numbers).view(np.uint8).data
+        size, checksum = self.state
+        self.write_at(self.head + size, data)
+        self.state = size + len(data), crc32(data, checksum)
+        if self.head + self.state[0] - self._written_back >= _WRITE_BACK:
             self._write_back()
 
-    def write_at(self, position: int, data: bytes | NDArray[Any]) -> int:
-        """Write numbers at a position in bytes, and return the size of them. Raises `OSError` if writing fails."""
-        remaining = memoryview(data) if isinstance(data, bytes) else np.ascontiguousarray(data).view(np.uint8).data
-        size = len(remaining)
+    def write_at(self, position: int, data: bytes | memoryview) -> None:
+        """Write at a position in the file. Raises `OSError` if writing fails."""
         with name_errors(self.path):
             self._stream.seek(position)
-            while remaining:
-                remaining = remaining[self._stream.write(remaining) :]
-        return size
+            while data:
+                data = data[self._stream.write(data) :]
 
-    def read_at(self, position: int, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
-        """Read numbers back, from a position in bytes. Raises `OSError` if reading fails."""
+    def read(self, first: int, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
+        """Read numbers back, from the number `first` on. Raises `OSError` if reading fails."""
         with name_errors(self.path):
-            self._stream.seek(position)
+            self._stream.seek(self.head + first * dtype.itemsize)
             return np.fromfile(self._stream, dtype, count)
 
     def _write_back(self) -> None:
@@ -100,9 +107,9 @@ class ArrayFile:
         are on the disk already.
         """
         if hasattr(os, "posix_fadvise"):
-            begin, self._written_back = self._written_back, self.size
+            begin, self._written_back = self._written_back, self.head + self.state[0]
             with suppress(OSError):  # it is only advice
-                os.posix_fadvise(self._stream.fileno(), begin, self.size - begin, os.POSIX_FADV_DONTNEED)
+                os.posix_fadvise(self._stream.fileno(), begin, self._written_back - begin, os.POSIX_FADV_DONTNEED)
 
     def close(self) -> None:
         """Close the file. Raises `OSError` if that fails."""
@@ -121,39 +128,47 @@ def _checksum(file: Path, head: int, size: int) -> int:
     return checksum
 
 
-#: Opens the file of a path, as `ArrayFile` with its head, size and checksum.
-OpenFile = Callable[[Path, int, int, int], ArrayFile]
+#: Opens the file of a path, as `ArrayFile` with its head and state.
+OpenFile = Callable[[Path, int, State], ArrayFile]
 
 
 class TokenWriter:
     """Appends to a token file of a set, and to its index, if there is one.
 
     Attributes:
-        tokens: number of ids written so far.
         documents: number of documents that have ended so far.
-        last_end: the position after the last id of the last of these documents.
-        checksum: the CRC-32 of the ids as they are in the file.
     """
 
-    def __init__(self, path: Path, tokens: TokenSet, open_file: OpenFile, state: Sequence[int] = _NEW) -> None:
+    def __init__(self, path: Path, tokens: TokenSet, open_file: OpenFile, state: Sequence[Any] = _NEW) -> None:
         self.path = path
-        self.tokens, self.documents, self.last_end, *checksums = state
-        self.checksum, self._checksum_of_ended, self._index_checksum = checksums
+        self.documents, ids, ended, index = state
+        self._ended: State = ended
         self._layout, self._dtype = tokens.layout, DTYPES[tokens.dtype]
-        self._start = NPY_HEADER if tokens.layout == "npy" else 0
-        self._ids = open_file(path, self._start, self.tokens * self._dtype.itemsize, self.checksum)
+        self._ids = open_file(path, NPY_HEADER if tokens.layout == "npy" else 0, ids)
         self._index = None
         if tokens.has_index:
-            head, entry = OFFSET_DTYPE.itemsize, OFFSET_DTYPE.itemsize
-            if tokens.layout == "megatron":
-                head, entry = megatron.HEADER_SIZE, megatron.LENGTHS.itemsize
-            self._index = open_file(index_path(path, tokens.layout), head, self.documents * entry, self._index_checksum)
+            head = megatron.HEADER_SIZE if tokens.layout == "megatron" else OFFSET_DTYPE.itemsize
+            self._index = open_file(index_path(path, tokens.layout), head, index)
 
     @property
-    def state(self) -> list[int]:
-        """What the writer knows of its files, to continue them later. Their sizes follow from it."""
-        checksums = [self.checksum, self._checksum_of_ended, self._index_checksum]
-        return [self.tokens, self.documents, self.last_end, *checksums]
+    def state(self) -> list[Any]:
+        """What the writer knows of its files, to continue them later."""
+        return [self.documents, self._ids.state, self._ended, self._index.state if self._index else _EMPTY]
+
+    @property
+    def tokens(self) -> int:
+        """Number of ids written so far."""
+        return self._ids.state[0] // self._dtype.itemsize
+
+    @property
+    def last_end(self) -> int:
+        """The position after the last id of the last document that has ended."""
+        return self._ended[0] // self._dtype.itemsize
+
+    @property
+    def checksum(self) -> int:
+        """The CRC-32 of the ids as they are in the file."""
+        return self._ids.state[1]
 
     def write(self, ids: Ids, ends: NDArray[np.int64] = NO_ENDS) -> None:
         """Append ids.
@@ -163,39 +178,34 @@ class TokenWriter:
         document as long as this.
         """
         stored = np.ascontiguousarray(ids, self._dtype)
-        self._ids.append(stored)
         ended = int(ends[-1]) if len(ends) else 0
-        self.checksum = crc32(stored[:ended].data, self.checksum)
+        ends = ends + self.tokens
+        self._ids.append(stored[:ended])
         if len(ends):
-            self._checksum_of_ended = self.checksum
-            ends = ends + self.tokens
             if self._index is not None:
                 entries: NDArray[Any] = ends.astype(OFFSET_DTYPE)
                 if self._layout == "megatron":
                     entries = megatron.encode_lengths(ends, self.last_end, self._index.path)
                 self._index.append(entries)
-                self._index_checksum = crc32(entries.data, self._index_checksum)
-            self.last_end = int(ends[-1])
+            self._ended = self._ids.state
             self.documents += len(ends)
-        self.checksum = crc32(stored[ended:].data, self.checksum)
-        self.tokens += len(ids)
+        self._ids.append(stored[ended:])
 
     def take_unfinished(self) -> Iterator[Ids]:
         """Give up the ids of the document that has not ended, and yield them. `trim` removes them. Raises `OSError`."""
         for first in range(self.last_end, self.tokens, _AT_A_TIME):
-            position = self._start + first * self._dtype.itemsize
-            yield self._ids.read_at(position, self._dtype, min(_AT_A_TIME, self.tokens - first))
-        self.tokens, self.checksum = self.last_end, self._checksum_of_ended
+            yield self._ids.read(first, self._dtype, min(_AT_A_TIME, self.tokens - first))
+        self._ids.state = self._ended
 
     def trim(self, file: Path) -> None:
-        """Remove ids that were taken from the finished `file`, which a checkpoint needs until there is another one."""
-        os.truncate(file, self._start + self.tokens * self._dtype.itemsize)
+        """Remove ids that were taken from the finished `file`, which earlier checkpoints need."""
+        os.truncate(file, self._ids.head + self._ids.state[0])
 
     def finish(self) -> None:
         """Complete and close the files. A document that has not ended ends here. Raises `OSError`."""
         if self.last_end < self.tokens:
             self.write(np.empty(0, self._dtype), np.zeros(1, np.int64))
-        if self._start:
+        if self._ids.head:
             self._ids.write_at(0, _npy_header(self._dtype, self.tokens))
         self._ids.close()
         if self._index is not None:
@@ -205,11 +215,12 @@ class TokenWriter:
 
     def _finish_megatron(self, index: ArrayFile) -> None:
         def lengths(first: int, count: int) -> NDArray[Any]:
-            position = megatron.HEADER_SIZE + first * megatron.LENGTHS.itemsize
-            return index.read_at(position, megatron.LENGTHS, count)
+            return index.read(first, megatron.LENGTHS, count)
 
+        state = index.state  # without what completes it, which a resumed encoding does again
         for numbers in megatron.complete_index(lengths, self.documents, self._dtype.itemsize):
             index.append(numbers)
+        index.state = state
         index.write_at(0, megatron.header(self.documents, self._dtype.itemsize))
 
 
@@ -255,7 +266,7 @@ class PartWriter:
             self._begin_part()
         self.parts[-1].write(ids, ends)
 
-    def _begin_part(self, ids: Iterable[Ids] = (), state: Sequence[int] = _NEW) -> None:
+    def _begin_part(self, ids: Iterable[Ids] = (), state: Sequence[Any] = _NEW) -> None:
         """Begin or continue the next part, with ids moved from the end of the part before; then complete that one."""
         part = TokenWriter(self._set.file(self._split, len(self.parts)), self._set, self._open_file, state)
         for some in ids:
@@ -274,8 +285,8 @@ class TokenSetWriter:
     def __init__(
         self, tokens: TokenSet, facts: Mapping[str, Any], files: NewFiles, streams: ExitStack, journal: Journal
     ) -> None:
-        def open_file(path: Path, head: int, size: int, checksum: int) -> ArrayFile:
-            return streams.enter_context(closing(ArrayFile(files.new(path), path, head, size, checksum)))
+        def open_file(path: Path, head: int, state: State) -> ArrayFile:
+            return streams.enter_context(closing(ArrayFile(files.new(path), path, head, state)))
 
         self.facts = dict(facts)
         self.journal = journal
@@ -317,11 +328,7 @@ class TokenSetWriter:
         for split, writer in self.splits.items():
             first, self._durable[split] = self._durable[split], len(writer.parts) - 1
             changed[split] = first, [part.state for part in writer.parts[first:]]
-            for part in writer.parts[first:]:
-                for path in self._set.files_of(part.path):
-                    if path in self._files.temporary:
-                        with name_errors(path):
-                            sync_file(self._files.temporary[path])
+        self._files.sync()
         documents = {split: writer.documents for split, writer in self.splits.items()}
         self.journal.save({**state, "tokens": self.tokens, "documents": documents, "parts": changed})
         self._files.kept = True

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from bpeflow._util.atomic import sync_folder
+from bpeflow._util.atomic import name_errors, sync_folder
 from bpeflow._util.file_lock import in_place, open_locked
 from bpeflow.errors import ConfigError, FolderInUseError
 from bpeflow.run_dir.layout import LOCK_FILE
@@ -42,7 +42,8 @@ class RunLock:
                 "out_dir"
             ) from None
         except OSError as error:
-            raise self._cannot_lock(error) from error
+            folder = self._path.parent
+            raise ConfigError(f"cannot lock the run folder {folder}: {LOCK_FILE}: {error.strerror}") from error
         self.left_behind = self._read()
         return self
 
@@ -54,12 +55,10 @@ class RunLock:
         """
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
         who = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
-        try:
+        with name_errors(self._path):
             os.ftruncate(self._file.fileno(), 0)
             os.pwrite(self._file.fileno(), json.dumps(who | notes).encode(), 0)
             os.fsync(self._file.fileno())
-        except OSError as error:
-            raise self._cannot_lock(error) from error
         sync_folder(self._path.parent)
 
     def __exit__(self, *exception: object) -> None:
@@ -78,6 +77,3 @@ class RunLock:
         except (OSError, ValueError):  # new, or locked a moment ago
             return {}
         return notes if isinstance(notes, dict) and "pid" in notes else {}
-
-    def _cannot_lock(self, error: OSError) -> ConfigError:
-        return ConfigError(f"cannot lock the run folder {self._path.parent}: {LOCK_FILE}: {error.strerror}")

@@ -40,7 +40,6 @@ from bpeflow.run_dir.run_dir import RunDir, publish_results, remove_unfinished
 from bpeflow.run_dir.run_files import (
     RecordedRun,
     RunReport,
-    changed_settings,
     check_counts,
     check_same_settings,
     read_record,
@@ -63,23 +62,25 @@ def make_run_settings(values: Mapping[str, Any], where: str = "", elsewhere: Col
     them. A change that the run cannot be resumed with is found later, as in a config. Raises `ResumeError` if there is
     no such run, or its folder alone is not enough to resume it.
     """
-    out_dir = values.get("out_dir")
-    if values.get("resume") and not (values.get("input") or values.get("sources")):
-        if out_dir is None:
-            raise ConfigError("resume: give out_dir, the folder of the run")
-        if isinstance(out_dir, str | Path):
-            values = replace(_own_settings(Path(out_dir).expanduser()), values)
+    if (folder := _folder_to_resume(values)) is not None:
+        values = replace(_own_settings(folder), values)
     return make_settings(Settings, values, where, elsewhere)
 
 
 def counts_to_resume(values: Mapping[str, Any]) -> Path | None:
     """Return the counts that the run to resume learns from; None if it has its own, or has settings here."""
-    out_dir = values.get("out_dir")
-    has_corpus = values.get("input") or values.get("sources")
-    if not values.get("resume") or has_corpus or not isinstance(out_dir, str | Path):
-        return None
-    run = recorded_run(Path(out_dir).expanduser())
+    folder = _folder_to_resume(values)
+    run = recorded_run(folder) if folder is not None else None
     return None if run is None or run.counts is None else Path(run.counts)
+
+
+def _folder_to_resume(values: Mapping[str, Any]) -> Path | None:
+    """Return the folder of the run to resume with its own settings; None if the corpus is given."""
+    if not values.get("resume") or values.get("input") or values.get("sources"):
+        return None
+    if (out_dir := values.get("out_dir")) is None:
+        raise ConfigError("resume: give out_dir, the folder of the run")
+    return Path(out_dir).expanduser() if isinstance(out_dir, str | Path) else None
 
 
 def recorded_run(folder: Path) -> RecordedRun | None:
@@ -128,28 +129,16 @@ def _own_settings(folder: Path) -> dict[str, Any]:
 
 
 def _paths(record: RecordedRun) -> Iterator[str]:
-    """Yield the paths in a run's settings. A chat template is the name of a known one if no file has this name."""
+    """Yield the paths in a run's settings that it reads or spills to."""
     settings = record.settings
     yield from settings["input"]
     for source in settings["sources"]:
         yield from source["paths"]
-    template = settings["output"]["chat_template"] or ""
-    is_file = Path(record.started_in, template).is_file()
-    yield from filter(None, (settings["init_from"], settings["scratch_dir"], is_file and template))
-
-
-def log_nothing_left(folder: Path, settings: Settings, report: RunReport) -> None:
-    """Log that the run in a folder is finished, and what is ignored for this reason."""
-    log.info("the run in %s is finished: nothing left to do", folder)
-    if settings.overwrite:
-        log.warning("overwrite=True is ignored: with resume, a finished run stays")
-    if changes := changed_settings(report.settings, settings):
-        log.warning("changed settings are ignored, as the run is finished: %s", changes)
+    yield from filter(None, (settings["init_from"], settings["scratch_dir"]))
 
 
 def how_to_continue(folder: Path) -> str:
     """Say how to continue a run that has just failed or been interrupted, for the command line."""
-    resume = f"--resume --out_dir {quote(os.fspath(folder))}"
     phase, is_finished = phase_of(folder), (folder / REPORT_FILE).exists()
     if phase == Phase.NONE and is_finished:
         return f"{folder} has a finished run, which is as it was"
@@ -163,11 +152,10 @@ def how_to_continue(folder: Path) -> str:
         record = read_record(folder)
     except ResumeError:
         record = None
-    if record is not None and record.counts is not None:
-        return f"to continue: bpeflow merge --counts {quote(record.counts)} {resume}"
     if record is not None and {DOCUMENTS, STDIN} & {*_paths(record)}:
         return f"if the counts are complete, continue with: bpeflow merge --counts {quote(os.fspath(folder))}"
-    return f"to continue: bpeflow {resume}"
+    flags = f"--resume --out_dir {quote(os.fspath(folder))}"
+    return f"to continue: bpeflow {flags}"
 
 
 def why_nothing_finished(folder: Path) -> str:

@@ -19,8 +19,6 @@ from time import perf_counter
 
 from bpeflow._util.atomic import atomic_path, make_folder, publish, remove_parts, sync_folder
 from bpeflow.config import OutputSettings, Settings
-from bpeflow.corpus.files import STDIN
-from bpeflow.corpus.sources import DOCUMENTS
 from bpeflow.counting.fingerprint import has_segments, remove_segments
 from bpeflow.counting.shards import Scratch, remove_left_behind
 from bpeflow.errors import ConfigError, FormatError, ResumeError
@@ -75,7 +73,6 @@ class RunDir:
         self._locked = ExitStack()
         self._began = False
         self._counts_stay = True  # those of an earlier run in the folder, from which this run learns
-        self._reads_once = False  # standard input or an iterable, so that it cannot be resumed from its settings
         self._earlier_record: bytes | None = None
         self._made = path is not None and not path.exists()
         if path is None:
@@ -109,8 +106,7 @@ class RunDir:
                 if issubclass(failed, ResumeError) and self._earlier_record is not None:
                     with atomic_path(self.unfinished / SETTINGS_FILE) as temporary:  # these settings do not resume it
                         temporary.write_bytes(self._earlier_record)
-                failed_for_good = self._reads_once or not issubclass(failed, KeyboardInterrupt)
-                remove_useless(self.path, failed=self._began and failed_for_good)
+                remove_useless(self.path, failed=self._began and not issubclass(failed, KeyboardInterrupt))
                 if phase_of(self.path) is Phase.DONE:
                     publish_results(self.path)
         if failed and self._made and self.path is not None:
@@ -130,8 +126,6 @@ class RunDir:
             record_run(self.unfinished, settings, counts)
             self._began = True
             self._counts_stay = counts is None or same_folder(Path(counts).parent, self.path)
-            paths = {path for source in settings.all_sources for path in source.paths}
-            self._reads_once = not paths.isdisjoint((STDIN, DOCUMENTS))
 
     def write(self, name: str, dump: Callable[[Path], object]) -> None:
         """Write a file atomically: `dump` gets the path to write to."""

@@ -47,13 +47,6 @@ _DECIDING = ("special_tokens", "tie_break", "min_frequency", "max_token_length",
 #: The same for the second stage of superwords, besides the tokenizer that the first stage gives.
 DECIDING_SUPERWORDS = ("superwords", "superword_pattern", "max_words", "colon_rule")
 
-#: Settings of one call, which are not those of a run, and settings of how a run works, which do not affect results.
-_OF_A_CALL = frozenset({"resume", "restart", "overwrite", "out_dir"})
-_OF_THE_WORK = frozenset(
-    {"num_counter", "num_merger", "chunk_size", "executor", "memory_limit", "scratch_dir", "segment_size", "monitor"}
-    | {"engine", "backend", "threads", "max_search"}
-)
-
 log = logging.getLogger(__name__)
 
 
@@ -246,13 +239,6 @@ def read_record(folder: Path) -> RecordedRun | None:
         ) from None
 
 
-def changed_settings(before: Mapping[str, Any], settings: Settings) -> str:
-    """Describe the changes to a run's settings. Those of how it works have changed only if they are given now."""
-    ignored = _OF_A_CALL | (_OF_THE_WORK - settings.model_fields_set)
-    now = settings.to_json(before.keys() - ignored)
-    return ", ".join(setting_changes({key: before[key] for key in now}, now))
-
-
 # ---- merges learned so far ----
 
 
@@ -263,9 +249,12 @@ def learning_fingerprint(settings: Settings, base: TokenizerSpec | None) -> dict
     """
     init_from = base and f"a tokenizer with {len(base.vocab):,} entries, SHA-256 {tokenizer_hash(base)}"
     deciding = {*_DECIDING, *(DECIDING_SUPERWORDS if settings.superwords else ())}
-    decided = settings.to_json(deciding)
-    words = {"words": "as in str.split"} if settings.superwords else {}  # ASCII white space in earlier versions
-    return {"sizes": list(settings.sizes), **decided, **words, "init_from": init_from}
+    sizes = settings.sizes
+    return {
+        "vocab_size": sizes[0] if len(sizes) == 1 else list(sizes),
+        **settings.to_json(deciding),
+        "init_from": init_from,
+    }
 
 
 class MergeCheckpoint:
@@ -340,15 +329,8 @@ def check_same_settings(
     before: Mapping[str, Any], now: Mapping[str, Any], where: Path, start_over: str = "restart=True"
 ) -> None:
     """Raise `ResumeError` if merges were learned with other settings than they are now."""
-    if changes := setting_changes(_with_vocab_size(before), _with_vocab_size(now)):
+    if changes := setting_changes(before, now):
         raise ResumeError(
             f"{where} is of a run with other settings: {'; '.join(changes)}. Undo the change to resume it, learn again "
             f"from its counts (bpeflow merge), or start over with {start_over} or in another out_dir"
         )
-
-
-def _with_vocab_size(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a fingerprint of learning with its sizes under the name of the setting."""
-    sizes = fingerprint["sizes"]
-    rest = {key: value for key, value in fingerprint.items() if key != "sizes"}
-    return {"vocab_size": sizes[0] if len(sizes) == 1 else sizes, **rest}

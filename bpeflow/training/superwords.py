@@ -27,7 +27,7 @@ from bpeflow.formats import any_format as formats
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.run_dir.layout import FIRST_STAGE
-from bpeflow.run_dir.run_files import RunReport, read_report
+from bpeflow.run_dir.run_files import read_report
 from bpeflow.vocab import Vocab
 
 #: Documents of an iterator, which can be read only once, are kept in memory up to this many bytes of text.
@@ -99,18 +99,6 @@ def load_first_stage(settings: Settings, counted_in: Path | None) -> TokenizerSp
             "is, or train from the corpus"
         )
     return base
-
-
-def check_first_stage(learned: RunReport | None, learning: Mapping[str, Any]) -> None:
-    """Raise `ConfigError` if the run with these counts extended another tokenizer than the one beside them now.
-
-    `learning` is a `learning_fingerprint`.
-    """
-    if learned and learned.learning and learned.learning.fingerprint["init_from"] != learning["init_from"]:
-        raise ConfigError(
-            f"superwords: the tokenizer in {FIRST_STAGE} is not the one that the run with these counts extended: put "
-            "it back, train again, or give init_from"
-        )
 
 
 def check_rereadable(settings: Settings) -> None:

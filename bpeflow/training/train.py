@@ -34,13 +34,13 @@ from bpeflow.run_dir.layout import (
     UNFINISHED,
     VOCAB_FILES,
     same_folder,
+    start_over,
     vocab_subfolder,
 )
 from bpeflow.run_dir.resume import (
     find_counts,
     find_learned,
     learned_tokenizer,
-    log_nothing_left,
     make_run_settings,
     make_way,
     nothing_left,
@@ -57,7 +57,6 @@ from bpeflow.run_dir.run_files import (
 from bpeflow.run_dir.summary import describe_run
 from bpeflow.training.learn import LearnedMerges, learn_with_settings, warn_of_long_tokens
 from bpeflow.training.superwords import (
-    check_first_stage,
     check_rereadable,
     check_second_pattern,
     first_stage_settings,
@@ -321,10 +320,7 @@ class _Training:
         """
         log.info("superwords: the first stage, to %s entries", f"{self._settings.transition:,}")
         first = _Training(first_stage_settings(self._settings, within), None, self._observer).of_corpus(documents)
-        if first.spec is None:
-            raise ConfigError(
-                f"{self._settings.out_dir}: the first stage has no vocabulary: start over with restart=True"
-            )
+        assert first.spec is not None  # noqa: S101 -- for the type checker: only with skip_merge
         self._begin_second_stage(first.spec)
         return first.report.corpus.bytes if first.report.corpus else None
 
@@ -341,7 +337,6 @@ class _Training:
             check_second_pattern(settings, counts.pattern)
         if settings.superwords and self._base is None:
             self._begin_second_stage(load_first_stage(settings, counted_in))
-            check_first_stage(earlier, self._fingerprint)
         with RunDir(settings.out_dir) as folder:
             completes = same_folder(counted_in, folder.unfinished)
             if folder.path is not None:
@@ -366,7 +361,11 @@ class _Training:
         """Return the result of the finished run in a folder, which the settings ask for again."""
         if folder is None:
             return TrainResult(None, report, counts)
-        log_nothing_left(folder, self._settings, report)
+        log.info(
+            "the run in %s is finished: nothing left to do (for other settings, start over with %s)",
+            folder,
+            start_over(folder),
+        )
         return TrainResult(learned_tokenizer(folder, report), report, counts)
 
     def _count(self, corpus: CorpusCounter, folder: RunDir) -> tuple[PretokenCounts, RunReport]:

@@ -50,7 +50,7 @@ def test_a_file_has_the_ids_of_its_text_and_decoding_restores_it(
 def test_another_tokenizer_is_rejected_unless_any_is_allowed(tmp_path: Path) -> None:
     encode_file(make_tokenizer(), write_files(tmp_path, [b"hello"]), tmp_path / "train.bin")
     with pytest.raises(
-        FormatError, match=r"another tokenizer, with pattern 'gpt2' in place of .*; .*any_tokenizer=True"
+        FormatError, match=r"another tokenizer, with 265 entries and the pattern 'gpt2'; .*any_tokenizer=True"
     ):
         decode_file(make_tokenizer("cl100k"), tmp_path / "train.bin", tmp_path / "text.txt")
     assert not (tmp_path / "text.txt").exists()
@@ -63,7 +63,7 @@ def test_an_unknown_id_is_named_with_its_position(tmp_path: Path, monkeypatch: p
     encode_file(make_tokenizer(), write_files(tmp_path, [b"1234567"]), out)
     out.write_bytes(out.read_bytes()[:-4] + b"\xff\xff\0\0")
     monkeypatch.setattr(decode, "IDS_AT_A_TIME", 4)
-    with pytest.raises(FormatError, match=r"train.bin: unknown id 65535 at index 5: .*; the file is damaged"):
+    with pytest.raises(FormatError, match=r"train.bin: from index 4 on: unknown id 65535 at index 1: .* damaged"):
         decode_file(make_tokenizer(), out, tmp_path / "text.txt")
     assert not (tmp_path / "text.txt").exists()
 

@@ -212,7 +212,7 @@ def test_bytes_are_those_of_the_text_that_a_pattern_drops_or_a_normalizer_change
 def test_a_corpus_without_text_has_no_figures(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     full, empty = write_files(tmp_path, [b"hello", b""])
     _, row, _ = evaluate(make_tokenizer(), [full, empty])
-    assert caplog.messages == [f"no text in {Path(empty).name}"]
+    assert caplog.messages == [f"{empty} is empty"]
     with pytest.raises(CorpusError, match=f"nothing to evaluate: no text in {Path(empty).name}"):
         evaluate(make_tokenizer(), empty)
     assert row.text == CorpusText(0, 0, 0)

@@ -299,40 +299,10 @@ def test_a_finished_run_says_so_and_does_nothing(
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()}
     with caplog.at_level(logging.INFO):
         again = bpeflow.train(settings_of(corpus, tmp_path / "run", resume=True))
-    assert "is finished: nothing left to do" in caplog.text
+    again_over = "nothing left to do (for other settings, start over with overwrite=True in place of resume=True)"
+    assert f"is finished: {again_over}" in caplog.text
     assert (again.vocab, again.merges, again.counts) == (first.vocab, first.merges, first.counts)
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()} == before
-
-
-def test_a_finished_run_names_the_changed_settings_that_it_ignores(
-    corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "run"
-    bpeflow.train(settings_of(corpus, out))
-    changed = settings_of(corpus, out, resume=True, num_counter=3, output={"formats": ["huggingface"]})
-    bpeflow.train({**changed, "out_dir": tmp_path / "x" / ".." / "run"})
-    [warning] = [record.message for record in caplog.records if record.levelno == logging.WARNING]
-    assert warning == (
-        "changed settings are ignored, as the run is finished: num_counter: null → 3, "
-        "output.formats: [] → ['huggingface']"
-    )
-    assert main(["--resume", "--overwrite", "--backend", "c", "--out_dir", str(out)]) == 0
-    shown = capsys.readouterr()
-    assert "WARNING: --overwrite is ignored: with resume, a finished run stays\n" in shown.err
-    assert "backend: 'python' → 'c'" in shown.err
-    assert f"kept     {out}: " in shown.out
-    assert "written" not in shown.out
-
-
-def test_settings_of_the_work_that_are_left_out_have_not_changed(
-    corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    settings = settings_of(corpus, tmp_path / "run")
-    bpeflow.train({**settings, "num_counter": 2, "executor": "threads", "monitor": True, "threads": 1})
-    bpeflow.train({**settings, "resume": True})
-    assert not caplog.records
-    bpeflow.train({**settings, "resume": True, "monitor": False})
-    assert caplog.messages[-1].endswith("as the run is finished: monitor.enabled: true → false")
 
 
 def test_a_run_without_merges_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
