@@ -189,10 +189,14 @@ class CorpusSettings(Frozen):
         others = tuple(entry for entry in entries if entry not in sources)
         return {**values, "input": others, "sources": (*values.get("sources", ()), *sources)}
 
+    def _missing(self) -> list[str]:
+        given = self.input or self.sources
+        return [] if given else ["input is missing: name at least one file, folder or glob"]
+
     @model_validator(mode="after")
     def _check_sources(self) -> CorpusSettings:
-        if not self.input and not self.sources:
-            raise ValueError("input is missing: name at least one file, folder or glob")
+        if missing := self._missing():
+            raise ValueError("; ".join(missing))
         names = [source.name for source in self.sources]
         if twice := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"two sources have the name {twice[0]!r}: give each a different name")
@@ -405,12 +409,14 @@ class Settings(CountSettings, MergeSettings):
     monitor: MonitorSettings = MonitorSettings.model_construct()
     engine: EngineSettings = EngineSettings.model_construct()
 
+    def _missing(self) -> list[str]:
+        needed = not self.skip_merge and not self.sizes
+        return super()._missing() + ["vocab_size is missing: the number of entries, for instance 32000"] * needed
+
     @model_validator(mode="after")
     def _check_sizes(self) -> Settings:
         if self.vocab_size is not None and self.vocab_sizes:
             raise ValueError("vocab_size and vocab_sizes are both given: give one of the two")
-        if not self.skip_merge and not self.sizes:
-            raise ValueError("vocab_size is missing: the number of entries, for instance 32000")
         if self.resume and self.restart:
             raise ValueError("resume and restart: give one of the two")
         if (self.resume or self.restart) and self.out_dir is None:

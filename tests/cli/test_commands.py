@@ -25,6 +25,8 @@ COUNTS = "give a run folder with counts, or counts as .npz or .tsv"
 #: The end of the message about an unknown command.
 LISTED = f"there are: {', '.join(COMMANDS)}; to train on a file: bpeflow --input FILE"
 
+NO_SIZE = "vocab_size is missing: the number of entries, for instance 32000"
+
 
 @pytest.mark.parametrize("argv", [["-h"], ["--help"], ["help"], ["help", "--help"], []], ids=" ".join)
 def test_the_commands_are_listed(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,10 +108,13 @@ def test_backends_says_what_was_not_built(
     [
         (["help", "covnert"], f"unknown command 'covnert'; did you mean 'convert'? {LISTED}"),
         (["corpora/*"], f"unknown command 'corpora/*'; {LISTED}"),
-        (["train"], "input is missing: name at least one file, folder or glob"),
-        (["--input", "a", "--out_dir", "b"], "vocab_size is missing: the number of entries, for instance 32000"),
+        (
+            ["train"],
+            f"input is missing: name at least one file, folder or glob; {NO_SIZE}",
+        ),
+        (["--input", "a", "--out_dir", "b"], NO_SIZE),
         (["--input", "a", "--skip_merge"], "no output folder: give --out_dir FOLDER, or name one in the config"),
-        (["--config", "/dev/null"], "/dev/null: input is missing: name at least one file, folder or glob"),
+        (["--config", "/dev/null"], f"/dev/null: input is missing: name at least one file, folder or glob; {NO_SIZE}"),
         (
             ["train", "corpus.txt"],
             f"unexpected argument 'corpus.txt' ({TRAIN})",
