@@ -90,10 +90,9 @@ class FirstLook:
             shared = [same[0] for same in readers.values() if len(same) > 1]
             _warn_of("in several sources, and read for each of them", shared)
         largest: dict[int, InputFile] = {}
-        for file in (file for file in files if not file.main_process_only):
-            known = largest.get(file.source)
-            if known is None or (file.size or 0) > (known.size or 0):
-                largest[file.source] = file
+        for file in sorted(files, key=lambda file: -(file.size or 0)):
+            if not file.main_process_only:
+                largest.setdefault(file.source, file)
         for file in largest.values():
             with closing(self._blocks(file)) as blocks:
                 self._check(file, blocks)

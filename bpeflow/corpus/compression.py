@@ -14,7 +14,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import PurePath
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from bpeflow._util.machine import load_extra
 from bpeflow.errors import CorpusError
@@ -34,19 +34,8 @@ _XZ_MEMORY = 128 << 20
 _SUFFIXES = frozenset({".gz", ".gzip", ".bz2", ".xz", ".zst", ".zstd"})
 
 
-class _Decompressor(Protocol):
-    """The common interface of the decompressors of bz2, lzma and zstd. `_Gzip` gives it to zlib's."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    @property
-    def needs_input(self) -> bool: ...
-    def decompress(self, data: bytes, max_length: int) -> bytes: ...
-
-
-_Library = tuple[Callable[[], _Decompressor], type[Exception]]
+#: Makes a decompressor, which has the methods of `bz2.BZ2Decompressor`, and the exception that it raises.
+_Library = tuple[Callable[[], Any], type[Exception]]
 
 
 class Compression(NamedTuple):

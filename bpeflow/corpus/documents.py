@@ -10,7 +10,7 @@ from itertools import starmap, zip_longest
 from operator import add
 from typing import Any, Literal, NamedTuple
 
-from bpeflow._util.delimiters import Literals, Span, special_bytes
+from bpeflow._util.delimiters import Literals, special_bytes
 from bpeflow._util.text import format_count
 from bpeflow.flow import reduce_out_of_band
 
@@ -83,7 +83,8 @@ class Delimiters:
         return self.all.index(self.separator_bytes) if self.separator_bytes else len(self.all)
 
     @cached_property
-    def _literals(self) -> Literals:
+    def literals(self) -> Literals:
+        """Finds them: `matches` are removed from a text, which must not begin inside one; `occurrences` may overlap."""
         return Literals(self.all)
 
     def documents(self, data: bytes) -> Iterator[Document]:
@@ -93,7 +94,7 @@ class Delimiters:
         """
         pieces: list[tuple[int, int]] = []
         document_start = piece_start = 0
-        for found in self.matches(data):
+        for found in self.literals.matches(data):
             pieces.append((piece_start, found.start))
             piece_start = found.end
             if data[found.start : found.end] == self.separator_bytes:
@@ -102,17 +103,6 @@ class Delimiters:
         if document_start < len(data):
             pieces.append((piece_start, len(data)))
             yield Document(pieces, closed=False)
-
-    def matches(self, data: bytes) -> Iterator[Span]:
-        """Yield the delimiters that are removed from `data`, which must not begin inside a delimiter."""
-        return self._literals.matches(data)
-
-    def occurrences(self, data: bytes) -> Iterator[Span]:
-        """Yield the longest delimiter at each position where one begins, in ascending order, even if they overlap.
-
-        The result is a superset of `matches`, and `data` may begin anywhere.
-        """
-        return self._literals.occurrences(data)
 
 
 @dataclass(frozen=True, slots=True)

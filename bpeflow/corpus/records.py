@@ -328,30 +328,33 @@ def read_rows(file: InputFile, column: Sequence[str]) -> Iterator[tuple[int, byt
     """
     pyarrow = _load_pyarrow()
     with _open(file) as parquet:
-        _check_column(parquet.schema_arrow, column, file.name, pyarrow)
+        fields = _find_column(parquet.schema_arrow, column, file.name, pyarrow)
         groups = range(parquet.num_row_groups) if file.row_groups is None else file.row_groups
         for group in groups:
             row = sum(parquet.metadata.row_group(earlier).num_rows for earlier in range(group))
             for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=[group], columns=[".".join(column)]):
-                for value in _values(batch, column, pyarrow):
+                for value in _values(batch, fields, pyarrow):
                     row += 1
                     yield row, value
 
 
-def _values(batch: Any, column: Sequence[str], pyarrow: Any) -> Any:
+def _values(batch: Any, fields: Sequence[str], pyarrow: Any) -> Any:
     array = batch.column(0)
-    for name in column[1:] if len(batch.schema.names[0].split(".")) != len(column) else ():
+    for name in fields:
         array = pyarrow.compute.struct_field(array, name)
     if pyarrow.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     return array.cast(pyarrow.large_binary()).to_pylist()
 
 
-def _check_column(schema: Any, column: Sequence[str], name: str, pyarrow: Any) -> None:
+def _find_column(schema: Any, column: Sequence[str], name: str, pyarrow: Any) -> Sequence[str]:
+    """Return the fields that lead from a column of the schema to the text: none if its name is the whole path."""
     path = ".".join(column)
     fields = {field.name: field.type for field in schema}
     kind: Any = fields.get(path)
+    nested: Sequence[str] = ()
     if kind is None:
+        nested = column[1:]
         for depth, part in enumerate(column):
             if part not in fields:
                 raise CorpusError(
@@ -362,6 +365,7 @@ def _check_column(schema: Any, column: Sequence[str], name: str, pyarrow: Any) -
             fields = {f.name: f.type for f in kind} if pyarrow.types.is_struct(kind) else {}
     if str(kind.value_type if pyarrow.types.is_dictionary(kind) else kind) not in _TEXT_TYPES:
         raise CorpusError(f"{name}: the column {path!r} holds {kind}, not strings; set text_column to one of strings")
+    return nested
 
 
 @contextmanager

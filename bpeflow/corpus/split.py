@@ -184,7 +184,7 @@ class BoundaryFinder:
         start = max(position - self._overhang, 0)
         while True:
             window, decided = self._read(start)
-            for occurrence in self._delimiters.occurrences(window):
+            for occurrence in self._delimiters.literals.occurrences(window):
                 if start + occurrence.start >= position:
                     break
                 position = max(position, start + occurrence.end)
@@ -202,7 +202,7 @@ class BoundaryFinder:
             start = position
             window, decided = self._read(start)
             position = decided
-            for found in self._delimiters.matches(window):
+            for found in self._delimiters.literals.matches(window):
                 if start + found.start >= min(stop, decided):
                     break
                 if window[found.start : found.end] == self._delimiters.separator_bytes:

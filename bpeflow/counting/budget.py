@@ -50,7 +50,8 @@ class MemoryBudget:
     """The shares of a memory limit, in bytes.
 
     Attributes:
-        counter: for a counter's table, including growth and sorting.
+        counter: for a counter's table, including growth and sorting. As many bytes of chunks that carry their text may
+            be queued for all counters.
         merger: for a merger's shards, buffers and sums.
     """
 
@@ -66,11 +67,6 @@ class MemoryBudget:
     def chunk_size(self, wanted: int) -> int:
         """Return the chunk size: `wanted`, or less if a single chunk of that size could fill the table."""
         return min(wanted, max(self.counter // _TABLE_TO_TEXT, MIN_CHUNK))
-
-    @property
-    def queued_text(self) -> int:
-        """Maximum number of bytes queued for the counters, for chunks that carry their text."""
-        return max(self.counter, MIN_SHARE)
 
     @property
     def largest_sent_table(self) -> int:

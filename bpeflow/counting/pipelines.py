@@ -163,7 +163,7 @@ class PipelineBuilder:
             Stage(
                 "counter",
                 counter,
-                reads=queue("chunk_queue", max_bytes=min(QUEUE_BYTES, memory.queued_text)),
+                reads=queue("chunk_queue", max_bytes=min(QUEUE_BYTES, memory.counter)),
                 workers=self.counters,
                 weigh=attrgetter("weight"),
             ),

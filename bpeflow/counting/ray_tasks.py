@@ -134,8 +134,17 @@ class ClusterCounting:
         shares = [[shard.select(partitions) for shard in shards] for partitions in owned]
         calls = ((number, f"sum {number + 1} of {len(shares)}", (share,)) for number, share in enumerate(shares))
         reports = dict(self._run(CountTasks.sum_partitions, calls, folder, runner))
-        mergers = ({"merger": _describe_merger(reports[number], share)} for number, share in enumerate(shares))
-        runner.stages = combine_stages([runner.stages, *mergers])
+        for task in reports.values():
+            merger = StageReport(
+                workers=1,
+                items_in=1,
+                items_out=1,
+                seconds=task.seconds,
+                cpu_seconds=task.cpu_seconds,
+                peak_memory_bytes=task.peak_memory,
+                bytes=size // len(shares),
+            )
+            runner.stages = combine_stages([runner.stages, {"merger": merger}])
         return [reports[number].value for number in range(len(shares))]
 
     def _run(
@@ -182,15 +191,3 @@ class ClusterCounting:
                 bounds={"task_queue": QueueDepth((PER_SLOT - 1) * slots, 0)},
             )
         )
-
-
-def _describe_merger(task: TaskReport, shards: Sequence[Shard]) -> StageReport:
-    return StageReport(
-        workers=1,
-        items_in=1,
-        items_out=1,
-        seconds=task.seconds,
-        cpu_seconds=task.cpu_seconds,
-        peak_memory_bytes=task.peak_memory,
-        bytes=sum(shard.size for shard in shards),
-    )

@@ -159,15 +159,13 @@ class SegmentFolder:
 
     def _open(self) -> None:
         """Create the folder, or resume with the segments of an earlier run that are intact."""
-        try:
+        with _explain_write_error(self.path):
             if self._is_new:
                 if self.path.is_dir() and remove_unknown(self.path, frozenset()):  # a run was killed at its start
                     sync_folder(self.path)  # records must not come back beside the new manifest
                 write_manifest(self.path, self._fingerprint)
             else:
                 self._resume()
-        except OSError as error:
-            raise _cannot_write_segment(self.path, error) from error
         self._since = perf_counter()
 
     def _resume(self) -> None:
@@ -206,10 +204,8 @@ class SegmentFolder:
         """Record a finished segment, whose shard is in the folder."""
         now = perf_counter()
         record, self._since = replace(record, seconds=now - self._since), now
-        try:
+        with _explain_write_error(self.path / record.name):
             record.save(self.path)
-        except OSError as error:
-            raise _cannot_write_segment(self.path / record.name, error) from error
         self._records.append(record)
 
     def count(
@@ -303,15 +299,10 @@ def write_segment(path: Path, sums: Iterable[Shard]) -> tuple[Shard, str]:
     """
     ordered = sorted(sums, key=attrgetter("partitions.start"))
     digest = sha256()
-    try:
-        with atomic_path(path) as temporary, temporary.open("wb") as file:
-            for data in chain.from_iterable(shard.blocks() for shard in ordered):
-                digest.update(data)
-                file.write(data)
-    except ScratchError:  # from reading the sums
-        raise
-    except OSError as error:
-        raise _cannot_write_segment(path, error) from error
+    with _explain_write_error(path), atomic_path(path) as temporary, temporary.open("wb") as file:
+        for data in chain.from_iterable(shard.blocks() for shard in ordered):
+            digest.update(data)
+            file.write(data)
     shard = Shard.in_file(
         range(ordered[0].partitions.start, ordered[-1].partitions.stop),
         chain.from_iterable(shard.tokens for shard in ordered),
@@ -323,8 +314,14 @@ def write_segment(path: Path, sums: Iterable[Shard]) -> tuple[Shard, str]:
     return replace(shard, statistics=statistics, spilled=spilled), digest.hexdigest()
 
 
-def _cannot_write_segment(path: Path, error: OSError) -> ScratchError:
-    """Return the error for a file of a segment that cannot be written, with the remedy."""
-    return ScratchError(
-        f"cannot write {path}: {error.strerror}. Make room on its disk, then resume: finished segments are kept"
-    )
+@contextmanager
+def _explain_write_error(path: Path) -> Iterator[None]:
+    """Turn an `OSError` in the block, which writes a file of a segment, into a `ScratchError` with the remedy."""
+    try:
+        yield
+    except ScratchError:  # from reading the sums that are written
+        raise
+    except OSError as error:
+        raise ScratchError(
+            f"cannot write {path}: {error.strerror}. Make room on its disk, then resume: finished segments are kept"
+        ) from error

@@ -58,7 +58,7 @@ def test_delimiters_are_text_not_regular_expressions() -> None:
 def test_without_delimiters_everything_is_one_piece(delimiters: Delimiters) -> None:
     assert _documents(delimiters, b"a|b\n") == [[b"a|b\n"]]
     assert delimiters.longest == 0
-    assert list(delimiters.occurrences(b"a|b")) == []
+    assert list(delimiters.literals.occurrences(b"a|b")) == []
 
 
 def test_the_longest_delimiter_is_measured_in_bytes() -> None:
@@ -66,7 +66,7 @@ def test_the_longest_delimiter_is_measured_in_bytes() -> None:
 
 
 def test_occurrences_may_overlap_and_are_the_longest_at_their_position() -> None:
-    assert [*Delimiters("aa", ["a", "ab"]).occurrences(b"aaab")] == [(0, 2), (1, 3), (2, 4)]
+    assert [*Delimiters("aa", ["a", "ab"]).literals.occurrences(b"aaab")] == [(0, 2), (1, 3), (2, 4)]
 
 
 @pytest.mark.parametrize(("separator", "special_tokens"), [("", []), (None, ["a", ""]), ("a", ["\ud800"])])
@@ -89,7 +89,7 @@ def test_a_pickled_copy_is_equal_and_finds_the_same() -> None:
 )
 def test_occurrences_include_all_matches(data: bytes, separator: str | None, special_tokens: list[str]) -> None:
     delimiters = Delimiters(separator, special_tokens)
-    assert {*delimiters.matches(data)} <= {*delimiters.occurrences(data)}
+    assert {*delimiters.literals.matches(data)} <= {*delimiters.literals.occurrences(data)}
 
 
 def test_statistics_add_up() -> None:
