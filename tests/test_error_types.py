@@ -370,5 +370,5 @@ def test_the_files_beside_token_files_are_named(tokenizer: Tokenizer, tmp_path: 
 
 def test_a_file_of_another_format_is_named(tokenizer: Tokenizer, tmp_path: Path) -> None:
     tokenizer.save(tmp_path / "a.json")
-    with pytest.raises(errors.ConfigError, match=r"a.json has the ending of the huggingface format, not of gpt2"):
+    with pytest.raises(errors.ConfigError, match=r"a.json is not the name of a file in the gpt2 format"):
         tokenizer.save(tmp_path / "a.json", "gpt2")

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from bpeflow._util.byte_level import (
     BYTE_CHARACTERS,
     BYTES_BY_CHARACTER,
-    check_special_tokens,
     from_printable,
     mergeable_bytes,
     to_printable,
@@ -136,17 +135,6 @@ def test_a_byte_that_shares_its_id_with_a_special_token_has_that_id(special: str
     vocab = Vocab.build([], ["<s>", special], special_tokens_first=True, reuse_tokens=True)
     assert vocab.byte_ids[mergeable_bytes(special)[0]] == 1
     assert sorted(vocab.byte_ids) == list(range(1, 257))
-
-
-def test_special_tokens_that_are_the_printable_form_of_a_byte_are_found_before_training() -> None:
-    for byte, special in enumerate(BYTE_CHARACTERS):
-        with pytest.raises(ValueError, match=rf"byte 0x{byte:02x}, and would replace it in vocab.json"):
-            check_special_tokens(["<s>", special], reuse_tokens=False)
-        check_special_tokens(["<s>", special], reuse_tokens=True)
-
-
-def test_all_other_special_tokens_are_accepted() -> None:
-    check_special_tokens(["<s>", "Ġthe", "ab", " ", "\n", "日", ""], reuse_tokens=False)
 
 
 def test_repr_is_short_for_any_size() -> None:

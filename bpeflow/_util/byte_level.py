@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable
 
 #: All bytes that occur in UTF-8.
 UTF8_BYTES = (*range(0xC0), *range(0xC2, 0xF5))
@@ -50,26 +49,3 @@ def mergeable_bytes(special_token: str) -> bytes:
     yield it.
     """
     return from_printable(special_token) or b""
-
-
-def check_special_tokens(special_tokens: Iterable[str], reuse_tokens: bool) -> None:
-    """Check, before training, that ``vocab.json`` will be able to hold the special tokens and all bytes.
-
-    A special token that is the printable form of a byte, such as ``"a"`` or ``"Ġ"``, would share an entry with that
-    byte. With `reuse_tokens` (HuggingFace's way) they also share an id, so nothing is lost.
-
-    Raises:
-        ValueError: a special token is the printable form of a byte, and `reuse_tokens` is false.
-    """
-    for token in special_tokens:
-        if token in BYTE_CHARACTERS and len(token) == 1 and not reuse_tokens:
-            raise ValueError(describe_byte_conflict(token))
-
-
-def describe_byte_conflict(special_token: str) -> str:
-    """Return the error message for a special token that is the printable form of a byte."""
-    byte = BYTE_CHARACTERS.index(special_token)
-    return (
-        f"special token {special_token!r} is the printable form of byte 0x{byte:02x}, and would replace it in "
-        "vocab.json; choose a longer special token, or tie_break='huggingface', where both have the same id"
-    )

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BeforeValidator, ByteSize, model_validator
 
-from bpeflow._util.byte_level import check_special_tokens
 from bpeflow._util.delimiters import END_OF_DOCUMENT, end_of_document
 from bpeflow._util.text import (
     BadRecordsPolicy,
@@ -422,7 +421,6 @@ class Settings(CountSettings, MergeSettings):
         if (self.resume or self.restart) and self.out_dir is None:
             raise ValueError("out_dir is missing: which run to resume or restart")
         check_vocab_sizes(self.sizes, len(self.special_tokens))
-        check_special_tokens(self.special_tokens, reuse_tokens=self.tie_break == "huggingface")
         return self
 
     @model_validator(mode="after")

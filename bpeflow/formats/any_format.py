@@ -164,35 +164,29 @@ def save(
 ) -> list[Path]:
     """Write a tokenizer and return the paths of its files.
 
-    A folder may hold one tokenizer, in any number of formats.
-
     Args:
         spec: the tokenizer.
         path: the file to write, if it has a name of the format; otherwise a folder, created if missing.
         name: the name of the format, or an alias such as ``hf``; by default the format of the file's ending, and
             ``gpt2`` for a folder.
-        overwrite: whether to replace what is there: a file, or the files of this format in a folder; of another
-            tokenizer in the folder, the files of all formats.
+        overwrite: whether to replace what is there: the file, or the files of all formats in the folder.
         options: what transformers reads from a folder in the ``huggingface`` format.
 
     Raises:
         ConfigError: the format is unknown or contradicts the file's ending, or the options do not fit it or the
             tokenizer.
         FormatError: the format cannot hold the tokenizer.
-        AlreadyExistsError: there is such a file already, or another tokenizer, and `overwrite` is false; or the folder
-            is that of a training run, whose report is about its own tokenizer.
+        AlreadyExistsError: there is such a file already, or the folder has a file of any format, and `overwrite` is
+            false; or the folder is that of a training run, whose report is about its own tokenizer.
     """
     format_, file, is_file = _target(path, name)
     if any((file.parent / mark).exists() for mark in RUN_MARKS):
         raise AlreadyExistsError(f"{file.parent} is the folder of a training run: write to another folder")
-    if not is_file and (others := _formats_named(path)):
-        raise ConfigError(f"{path} has the ending of the {others[0].name} format, not of {format_.name}: name a folder")
-    endings = ", ".join(known.suffix for known in FORMATS if known.suffix)
-    if not is_file and path.exists() and not path.is_dir():
-        raise AlreadyExistsError(f"{path} is a file: name a folder, or a file that ends in one of {endings}")
-    if not is_file and not path.exists() and path.suffix[1:].isalpha():  # unlike that of a folder named v1.5
+    if not is_file and not path.is_dir() and (path.exists() or path.suffix[1:].isalpha()):  # unlike a folder named v1.5
+        endings = ", ".join(f"{known.suffix} ({known.name})" for known in FORMATS if known.suffix)
         raise ConfigError(
-            f"{path}: no format has files of this ending: name a folder, or a file that ends in {endings}"
+            f"{path} is not the name of a file in the {format_.name} format: name a folder, or a file that ends in "
+            f"{endings}"
         )
     settings = None
     if options:
@@ -204,11 +198,8 @@ def save(
             f"{', '.join(settings.given)}: only a folder in the huggingface format has a place for this; "
             + (f"{path} is the name of a file, so name a folder" if format_.beside else f"not {format_.name}")
         )
-    replaced = {file} if is_file else {path / file_name for file_name in format_.all_files}
-    another = not is_file and _holds_another(path, spec)
-    if another:
-        replaced = {path / file_name for known in FORMATS for file_name in known.all_files}
-    if not overwrite and (another or any(stale.exists() for stale in replaced)):
+    replaced = {file} if is_file else {path / file_name for known in FORMATS for file_name in known.all_files}
+    if not overwrite and any(stale.exists() for stale in replaced):
         raise AlreadyExistsError(
             f"{path} {'is' if is_file else 'holds'} {describe(path)}: write to another place, or give overwrite=True "
             "to replace it"
@@ -252,18 +243,6 @@ def _target(path: Path, name: str | None) -> tuple[Format, Path, bool]:
 def _formats_named(path: Path) -> list[Format]:
     """Return the formats whose files have such a name; none for a folder that exists."""
     return [] if path.is_dir() else [known for known in FORMATS if known.matches_name(path)]
-
-
-def _holds_another(folder: Path, spec: TokenizerSpec) -> bool:
-    """Return whether a folder has another tokenizer, in whatever format, or a damaged one."""
-    try:
-        find_format(folder)
-    except FormatError:
-        return False
-    try:
-        return load(folder).vocab != spec.vocab
-    except FormatError:
-        return True
 
 
 def describe(path: Path) -> str:

@@ -11,29 +11,25 @@ is an object::
       "special_tokens": {text: id},
       "whole_tokens": false,
       "merges": number of merges,
-      "hidden_tokens": {id: printable form},
       "merge_counts": [training count of each merge, by rank; null if it is unknown]
     }
 
-``hidden_tokens`` is only written if ``vocab.json``, which can hold only one id for each printable form, lacks a token:
-learning can make the same bytes by two merges. ``merge_counts`` is only written if counts are known, and no id depends
-on it.
+``vocab.json`` has no entry for a special token whose text is the printable form of another token. ``merge_counts`` is
+only written if counts are known, and no id depends on it.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
 from itertools import compress
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from bpeflow._util.atomic import write_text
-from bpeflow._util.byte_level import BYTE_CHARACTERS, UTF8_BYTES, describe_byte_conflict
+from bpeflow._util.byte_level import BYTE_CHARACTERS, UTF8_BYTES
 from bpeflow._util.text import Pattern, UnmatchedPolicy
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats.printable import find_merge_ids, ids_by_form, merge_lines, vocab_of_forms
@@ -64,6 +60,8 @@ FILE_NAMES = ((VOCAB_FILE, MERGES_FILE), ("encoder.json", "vocab.bpe"))
 #: The value of ``format`` in ``bpeflow.json``.
 _VERSION = 1
 
+_KEYS = ("format", "pattern", "unmatched", "normalizer", "special_tokens", "whole_tokens", "merges", "merge_counts")
+
 #: The first line of ``merges.txt``.
 _HEADER = "#version: 0.2"
 _BYTES = frozenset(BYTE_CHARACTERS)
@@ -82,18 +80,16 @@ def save(spec: TokenizerSpec, folder: Path) -> list[Path]:
         folder: the folder to write to. It is created if it is missing.
 
     Raises:
-        FormatError: a special token would replace a byte. Nothing has been written. Before training,
-            `bpeflow._util.byte_level.check_special_tokens` finds such tokens.
+        FormatError: two ordinary tokens have the same bytes. Nothing has been written.
     """
     vocab = spec.vocab
-    ids, hidden = ids_by_form(vocab)
-    for form in _BYTES.intersection(hidden.values(), vocab.special_tokens):
-        raise FormatError(f"{folder / VOCAB_FILE}: {describe_byte_conflict(form)}")
-    if hidden:
-        log.warning(
-            "%s has no entry for %d of %d tokens, as another id has their printable form: they are only in %s",
-            *(VOCAB_FILE, len(hidden), len(vocab), TOKENIZER_FILE),
-        )
+    ids = ids_by_form(vocab, folder / VOCAB_FILE)
+    for text, token_id in vocab.special_tokens.items():
+        if ids[text] != token_id:
+            log.warning(
+                "%s: %r is the form of another token there, so the special token %r is only in %s",
+                *(VOCAB_FILE, text, text, TOKENIZER_FILE),
+            )
     content: dict[str, Any] = {
         "format": _VERSION,
         "pattern": spec.pattern,
@@ -102,7 +98,6 @@ def save(spec: TokenizerSpec, folder: Path) -> list[Path]:
         "special_tokens": vocab.special_tokens,
         "whole_tokens": spec.whole_tokens,
         "merges": vocab.merge_count,
-        **({"hidden_tokens": hidden} if hidden else {}),
     }
     lines = json.dumps(content, ensure_ascii=False, indent=2).removesuffix("\n}")
     if vocab.merge_counts:  # one line
@@ -127,10 +122,15 @@ def load(folder: Path, pattern: Pattern | None = None, known: Description | None
         FormatError: a file is missing or damaged, or the files belong to different tokenizers.
     """
     names = next((names for names in FILE_NAMES if (folder / names[0]).is_file()), FILE_NAMES[0])
-    vocab_path, merges_path, path = folder / names[0], folder / names[1], folder / TOKENIZER_FILE
-    for required in (vocab_path, merges_path):
-        if not required.is_file():
-            raise FormatError(f"no {required.name} in {folder}; need a run folder or a folder in GPT-2's format")
+    return load_pair(folder / names[0], folder / names[1], pattern, known)
+
+
+def load_pair(
+    vocab_path: Path, merges_path: Path, pattern: Pattern | None = None, known: Description | None = None
+) -> TokenizerSpec:
+    """Read a vocabulary, its merges, and the ``bpeflow.json`` beside the vocabulary, if there is one, like `load`."""
+    folder = vocab_path.parent
+    path = folder / TOKENIZER_FILE
     if not path.is_file():
         from bpeflow.formats.published import find_merges  # only for files without a description of their own
 
@@ -147,9 +147,7 @@ def load(folder: Path, pattern: Pattern | None = None, known: Description | None
         return TokenizerSpec(vocab, known.pattern if known else pattern or "gpt2")
     content = _read_tokenizer_file(path)
     specials, counts = content["special_tokens"], content.get("merge_counts")
-    vocab = load_files(vocab_path, merges_path, list(specials), content["hidden_tokens"], find_special_tokens=False)
-    if different := sorted({*specials.items()} ^ {*vocab.special_tokens.items()}):
-        raise FormatError(f"{path} and {vocab_path} differ in special tokens: {different[:5]}; write both files again")
+    vocab = load_files(vocab_path, merges_path, specials)
     if (merges := content.get("merges", vocab.merge_count)) != vocab.merge_count:
         raise FormatError(
             f"{merges_path}: {vocab.merge_count} merges, but {path.name} says {merges}; one of the files is damaged or "
@@ -157,67 +155,42 @@ def load(folder: Path, pattern: Pattern | None = None, known: Description | None
         )
     if counts and len(counts) != vocab.merge_count:
         raise FormatError(f"{path}: {len(counts)} merge_counts, but there are {vocab.merge_count} merges")
-    vocab = vocab.annotated(special_tokens=specials, merge_counts=tuple(counts) if counts else None)
+    vocab = vocab.annotated(merge_counts=tuple(counts) if counts else None)
     return TokenizerSpec(
         vocab, content["pattern"], content["whole_tokens"], content["unmatched"], content["normalizer"]
     )
 
 
-def pattern_beside(vocab_path: Path) -> dict[str, Any]:
-    """Return the `pattern`, `unmatched` and `normalizer` of a ``vocab.json``.
-
-    They are read from the ``bpeflow.json`` beside it; empty if there is none.
-
-    Raises `FormatError` if ``bpeflow.json`` is damaged.
-    """
-    path = vocab_path.with_name(TOKENIZER_FILE)
-    exists = vocab_path.name == VOCAB_FILE and path.is_file()
-    if not exists:
-        return {}
-    content = _read_tokenizer_file(path)
-    return {key: content[key] for key in ("pattern", "unmatched", "normalizer")}
-
-
 # ---- GPT-2's two files ----
 
 
-def load_files(
-    vocab_path: Path,
-    merges_path: Path,
-    special_tokens: Sequence[str] = (),
-    hidden: Mapping[int, str] = MappingProxyType({}),
-    *,
-    find_special_tokens: bool = True,
-) -> Vocab:
+def load_files(vocab_path: Path, merges_path: Path, special_tokens: dict[str, int] | None = None) -> Vocab:
     """Read GPT-2's two files.
 
     Args:
         vocab_path: the vocabulary, ``vocab.json`` or a file in its format.
         merges_path: the merges, ``merges.txt`` or a file in its format.
-        special_tokens: entries that are special tokens although they are also the form of a byte or of a merge.
-        hidden: the forms of tokens without an entry, by id.
-        find_special_tokens: whether all entries that are neither the form of a byte nor of a merge are special tokens,
-            too. If false, only `special_tokens` are.
+        special_tokens: the id of each special token; by default all entries that are neither the form of a byte nor of
+            a merge.
 
     Raises:
         FormatError: a file is damaged, or the files do not belong together. The message has the file and the position.
     """
     ids = check_ids(Part(vocab_path, read_json(vocab_path)))
     merges, first = _read_merges(merges_path)
-    for form in (*_UTF8_BYTES, *special_tokens):
+    for form in _UTF8_BYTES:
         if form not in ids:
-            what = "which bpeflow.json has" if form in special_tokens else "as GPT-2's format writes a byte"
             raise FormatError(
-                f"{vocab_path}: no id for {form!r}, {what}; for tokens of another form (latin-1, hex, repr), convert "
-                "them to bytes yourself, and make a Tokenizer({id: bytes}, [(bytes, bytes)])"
+                f"{vocab_path}: no id for {form!r}, as GPT-2's format writes a byte; for tokens of another form "
+                "(latin-1, hex, repr), convert them to bytes yourself, and make a Tokenizer({id: bytes}, [(bytes, "
+                "bytes)])"
             )
     merge_ids = find_merge_ids(merges, ids, lambda index: f"{merges_path}, line {first + index}")
-    specials = {*special_tokens}
-    if find_special_tokens:
+    if special_tokens is None:
         is_made = np.isin(np.fromiter(ids.values(), np.int64, len(ids)), merge_ids[:, 2])
-        specials |= {*compress(ids, ~is_made)} - _BYTES
-    special_ids = {form: ids[form] for form in sorted(specials, key=ids.__getitem__)}
-    return vocab_of_forms(vocab_path, ids, special_ids, merges, merge_ids, hidden)
+        found = {*compress(ids, ~is_made)} - _BYTES
+        special_tokens = {form: ids[form] for form in sorted(found, key=ids.__getitem__)}
+    return vocab_of_forms(vocab_path, ids, special_tokens, merges, merge_ids)
 
 
 def _read_merges(path: Path) -> tuple[list[str], int]:
@@ -240,7 +213,9 @@ def _read_tokenizer_file(path: Path) -> dict[str, Any]:
             f"{path}: format {content.get('format')!r}, but this version of bpeflow reads format {_VERSION}; the file "
             "may have been written by a newer version"
         )
-    pattern, hidden = content.get("pattern"), content.get("hidden_tokens", {})
+    if unknown := content.keys() - _KEYS:
+        raise FormatError(f"{path}: unknown key {min(unknown)!r}; known keys are {', '.join(_KEYS)}")
+    pattern = content.get("pattern")
     steps = tuple(pattern) if isinstance(pattern, list) else (pattern,)
     if not all(map(is_text, steps)):
         raise file["pattern"].need("a string in UTF-8, or a list of strings")
@@ -255,11 +230,6 @@ def _read_tokenizer_file(path: Path) -> dict[str, Any]:
     are_counts = isinstance(counts, list) and {*map(type, counts)} <= {int, type(None)}
     if not are_counts or min(filter(None, counts), default=0) < 0:
         raise file["merge_counts"].need("a list of counts, with null where one is unknown")
-    if not isinstance(hidden, dict) or not all(
-        key.isdecimal() and len(key) <= 10 and form and is_text(form) for key, form in hidden.items()
-    ):
-        raise file["hidden_tokens"].need("an object of id: printable form")
-    content["hidden_tokens"] = {int(key): form for key, form in hidden.items()}
     try:
         content["normalizer"] = load_normalizer(content.get("normalizer", ())).names
     except ConfigError as error:

@@ -75,37 +75,36 @@ def find_pretrained(name: str | Path, revision: str | None = None) -> tuple[Path
     path = Path(name).expanduser()
     if path.exists():
         return path, None
-    hint = "" if name in _TIKTOKEN else suggestion(name, _TIKTOKEN).replace("; ", " (").replace("?", "?)")
-    causes, remedies = [f"no such file or folder{hint}"], []
+    missing = f"{name}: no such file or folder"
     if name in _TIKTOKEN:
-        ranks = _TIKTOKEN[name]
-        url = _TIKTOKEN_URL.format(ranks)
+        published = _TIKTOKEN["gpt2"] if name == "gpt2" else name
+        url = _TIKTOKEN_URL.format(_TIKTOKEN[name])
         cached = _tiktoken_cache() / hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest()
         if cached.is_file():
-            return cached, ranks if name == "gpt2" else name
-        by_hand = f"download {url} and give its path, or save it as {cached}"
+            return cached, published
+        remedy = f"download {url} and give its path, or save it as {cached}"
         try:
             import tiktoken
 
-            return tiktoken.get_encoding(ranks if name == "gpt2" else name), None
+            return tiktoken.get_encoding(published), None
         except ImportError:
-            causes.append("tiktoken is not installed")
-            remedies.append("pip install tiktoken")
+            cause, remedy = "tiktoken is not installed", f"pip install tiktoken, or {remedy}"
         except Exception as error:  # whatever its way to download raises
-            causes.append(f"tiktoken cannot download it ({_root_of(error)})")
-        remedies.append(by_hand)
-    by_hand = "download the repository's tokenizer.json and give its path"
-    if _REPOSITORY.fullmatch(name) and (name == "gpt2" or name not in _TIKTOKEN):
-        try:
-            return _download(name, revision), None
-        except ImportError:
-            causes.append("huggingface_hub, for tokenizers of the HuggingFace hub, is not installed")
-            remedies.append("pip install 'bpeflow[hub]'")
-        except Exception as error:  # whatever its way to download raises
-            causes.append(f"the HuggingFace hub does not have it, or cannot be reached ({_root_of(error)})")
-            remedies.append(f"check the path (in {Path.cwd()}) or the name")
-        remedies.append(by_hand)
-    raise TokenizerNotFoundError(f"{name}: {', and '.join(causes)}" + f": {', or '.join(remedies)}" * bool(remedies))
+            cause = f"tiktoken cannot download it ({_root_of(error)})"
+        raise TokenizerNotFoundError(f"{missing}, and {cause}: {remedy}")
+    missing += suggestion(name, _TIKTOKEN).replace("; ", " (").replace("?", "?)")
+    if not _REPOSITORY.fullmatch(name):
+        raise TokenizerNotFoundError(missing)
+    remedy = "download the repository's tokenizer.json and give its path"
+    try:
+        return _download(name, revision), None
+    except ImportError:
+        cause = "huggingface_hub, for tokenizers of the HuggingFace hub, is not installed"
+        remedy = f"pip install 'bpeflow[hub]', or {remedy}"
+    except Exception as error:  # whatever its way to download raises
+        cause = f"the HuggingFace hub does not have it, or cannot be reached ({_root_of(error)})"
+        remedy = f"check the path (in {Path.cwd()}) or the name, or {remedy}"
+    raise TokenizerNotFoundError(f"{missing}, and {cause}: {remedy}")
 
 
 def _root_of(error: BaseException) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any
 
@@ -123,10 +122,10 @@ def to_json(spec: TokenizerSpec, path: Path, post_processor: Mapping[str, Any] |
     text = json.dumps(content, ensure_ascii=False, indent=1) + "\n"
     # The long parts, in the same layout: `json` is ten times slower with `indent`.
     entries = json.dumps(ids, ensure_ascii=False, separators=(",\n   ", ": "))
-    sides = [*map(encode_basestring, merge_lines(spec.vocab).split())]
-    merges = ",\n   ".join(map("[\n    {},\n    {}\n   ]".format, sides[::2], sides[1::2]))
     text = text.replace('"vocab": {}', f'"vocab": {{\n   {entries[1:-1]}\n  }}')
-    return text.replace('"merges": []', f'"merges": [\n   {merges}\n  ]') if merges else text
+    escaped = merge_lines(spec.vocab)[:-1].replace("\\", r"\\").replace('"', r"\"").replace("\n", "\0")
+    merges = escaped.replace(" ", '",\n    "').replace("\0", '"\n   ],\n   [\n    "')
+    return text.replace('"merges": []', f'"merges": [\n   [\n    "{merges}"\n   ]\n  ]') if merges else text
 
 
 def added_tokens(vocab: Vocab) -> list[dict[str, Any]]:
@@ -159,7 +158,7 @@ def _check_whole_tokens(vocab: Vocab, specials: Iterable[str], path: Path) -> No
 
 def _ids(vocab: Vocab, path: Path) -> dict[str, int]:
     """Return the ids by the printable form of ordinary tokens and the text of special tokens."""
-    ids, hidden = ids_by_form(vocab)
+    ids = ids_by_form(vocab, path)
     for text, token_id in vocab.special_tokens.items():
         other = from_printable(text)
         if other not in (None, text.encode()):
@@ -175,15 +174,12 @@ def _ids(vocab: Vocab, path: Path) -> dict[str, int]:
             raise FormatError(
                 f"{path}: special token {text!r} and {shared!r} share id {token_id}; choose another special token"
             )
-    for token_id, form in hidden.items():
-        if form in vocab.special_tokens:
+        if ids[text] != token_id:
             raise FormatError(
-                f"{path}: special token {form!r} (id {ids[form]}) is also the result of a merge (id {token_id}), and "
+                f"{path}: special token {text!r} (id {token_id}) is also the form of a token (id {ids[text]}), and "
                 "tokenizer.json can hold only one of these ids: choose another special token, or train with "
                 "tie_break='huggingface', where they share an id"
             )
-        token = vocab.tokens[token_id]
-        raise FormatError(f"{path}: {token!r} has the ids {ids[form]} and {token_id}; tokenizer.json can hold only one")
     return ids
 
 
@@ -198,8 +194,7 @@ def _model(file: Part) -> Part:
         raise FormatError(f'{path}: no "model" in it, so it is not a tokenizer.json{hint}')
     is_bpe = model.type == "BPE" if "type" in model.value else "merges" in model.value  # older files have no type
     if not is_bpe:
-        wordpiece = "max_input_chars_per_word" in model.value  # BERT's files have no type
-        kind = short_repr(model.type) if "type" in model.value else "WordPiece" if wordpiece else "BPE-less"
+        kind = short_repr(model.type or "WordPiece or Unigram")  # BERT's files have no type
         raise FormatError(
             f"{path}: a {kind} model, which HuggingFace's tokenizers read; bpeflow reads byte-level BPE only"
         )

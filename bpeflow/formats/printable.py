@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -116,24 +115,24 @@ def _sides(merge: Any) -> Any:
 # ---- vocabularies ----
 
 
-def ids_by_form(vocab: Vocab) -> tuple[dict[str, int], dict[int, str]]:
-    """Return the id of each form, in ascending order, and the forms of the ids that are left out.
+def ids_by_form(vocab: Vocab, path: Path) -> dict[str, int]:
+    """Return the id of each form, in ascending order.
 
-    Special tokens have their text as the form. If several ids have the same form, the special token or else the lowest
-    id keeps it.
+    Special tokens have their text as the form. One whose text is the form of another token is left out.
+
+    Raises:
+        FormatError: two ordinary tokens have the same bytes, as those of no trained vocabulary have. The message has
+            `path`.
     """
-    packed = vocab.packed_tokens
+    packed = vocab.packed_tokens.without(vocab.special_tokens.values())
     printable = to_printable(packed.data)  # a character is a byte
     forms = [printable[start:end] for start, end in pairwise(packed.offsets.tolist())]
-    for text, token_id in vocab.special_tokens.items():
-        forms[token_id] = text
     ids = dict(zip(forms, range(len(forms)), strict=True))
-    if len(ids) == len(forms) and "" not in ids and vocab.special_tokens.items() <= ids.items():
-        return ids, {}
-    ids = dict(zip(reversed(forms), reversed(range(len(forms))), strict=True)) | vocab.special_tokens
     ids.pop("", None)
-    hidden = {token_id: form for token_id, form in enumerate(forms) if form and ids[form] != token_id}
-    return dict(sorted(ids.items(), key=operator.itemgetter(1))), hidden
+    if len(ids) < np.count_nonzero(packed.lengths):
+        first, second = next((i, ids[form]) for i, form in enumerate(forms) if form and ids[form] != i)
+        raise FormatError(f"{path}: {packed[first]!r} has the ids {first} and {second}; the file can hold only one")
+    return dict(sorted((vocab.special_tokens | ids).items(), key=operator.itemgetter(1)))
 
 
 def vocab_of_forms(
@@ -142,32 +141,31 @@ def vocab_of_forms(
     special_tokens: dict[str, int],
     merges: Sequence[Any],
     merge_ids: NDArray[np.uint32],
-    hidden: Mapping[int, str] = MappingProxyType({}),
 ) -> Vocab:
     """Make a vocabulary.
 
     Args:
         path: the file that it is from.
-        ids: the id of each form, and possibly of the special tokens.
+        ids: the id of each form, and possibly of special tokens by their text.
         special_tokens: the special tokens.
         merges: the merges, as for `find_merge_ids`.
         merge_ids: what `find_merge_ids` returns for them.
-        hidden: further ids, as `ids_by_form` returns them.
 
     Raises:
         FormatError: an id is assigned twice or far too high, or a token is neither special nor in printable form.
     """
-    forms = [form for form in ids if form not in special_tokens] if special_tokens else ids
-    packed = bytes_of_forms([*forms, *hidden.values()])
+    special_entries = dict(special_tokens.items() & ids.items())
+    forms = [form for form in ids if form not in special_entries]
+    packed = bytes_of_forms(forms)
     if packed is None or "" in ids:
-        form = next(form for form in (*forms, *hidden.values()) if not from_printable(form))
+        form = next(form for form in forms if not from_printable(form))
         raise FormatError(
             f"{path}: token {short_repr(form)} is neither in printable form, as byte-level tokens are, nor special"
         )
-    all_ids = [*map(ids.__getitem__, forms), *hidden, *special_tokens.values()]
+    all_ids = [*map(ids.__getitem__, forms), *special_tokens.values()]
     tokens = place_tokens(path, all_ids, packed.plus([*map(str.encode, special_tokens)]))
     # A side with the id of a special token has other bytes than that token, which is not in printable form.
-    if not hidden and not np.isin(merge_ids, [*special_tokens.values()]).any():
+    if not np.isin(merge_ids, [*special_tokens.values()]).any():
         return Vocab.from_merge_ids(tokens, special_tokens, merge_ids)
     pairs = ((from_printable(left) or b"", from_printable(right) or b"") for left, right in map(_sides, merges))
     return Vocab(tuple(tokens), special_tokens, tuple(pairs))

@@ -139,11 +139,10 @@ _RANKS = {
     "b6c497a7469b33ced9c38afb1ad6e47f03f5e5dc05f15930799210ec050c5103": "kimi_k2",
 }
 
-#: Names of published ``merges.txt``, of GPT-2 and of Qwen2, 2.5 and 3, by the number of merges and the SHA-256 of
-#: their lines.
+#: Names of published ``merges.txt``, of GPT-2 and of Qwen2, 2.5 and 3, by the SHA-256 of their lines.
 _MERGES = {
-    (50000, "ac33235097fe06d4a8fff0feac994644809e6eb6ab70669e1e9fd40ae032428e"): "r50k_base",
-    (151387, "599bab54075088774b1733fde865d5bd747cbcc7a547c5bc12610e874e26f5e3"): "qwen2",
+    "ac33235097fe06d4a8fff0feac994644809e6eb6ab70669e1e9fd40ae032428e": "r50k_base",
+    "599bab54075088774b1733fde865d5bd747cbcc7a547c5bc12610e874e26f5e3": "qwen2",
 }
 
 
@@ -155,9 +154,7 @@ def find_ranks(content: bytes, folder: Path) -> Description | None:
 
 def find_merges(vocab: Vocab, folder: Path) -> Description | None:
     """Return the description of a published ``merges.txt`` in `folder`, by its merges; None if it is unknown."""
-    if vocab.merge_count not in {count for count, _ in _MERGES}:
-        return None
-    name = _MERGES.get((vocab.merge_count, hashlib.sha256(merge_lines(vocab).encode()).hexdigest()))
+    name = _MERGES.get(hashlib.sha256(merge_lines(vocab).encode()).hexdigest())
     return None if name is None else find_name(name, folder)
 
 

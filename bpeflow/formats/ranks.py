@@ -24,11 +24,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from ctypes import byref, c_uint64
-from heapq import heapify, heappop, heappush
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +39,6 @@ from bpeflow._util.native import load_library
 from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import short_repr
 from bpeflow.errors import FormatError, NativeUnavailableError
-from bpeflow.formats.untrusted import has_duplicates
 from bpeflow.vocab import Merge, Vocab
 
 # ---- lines ----
@@ -47,7 +47,7 @@ from bpeflow.vocab import Merge, Vocab
 def read_ranks(path: Path, content: bytes) -> tuple[PackedBytes, NDArray[np.int64]]:
     """Return the tokens and their ranks. Raises `FormatError` for the first line that is not a token and its rank."""
     with suppress(NativeUnavailableError):
-        if (read := read_natively(content)) and not has_duplicates(read[1]):
+        if read := read_natively(content):
             return read
     ranks = read_lines(path, content)
     return PackedBytes.of(ranks), np.fromiter(ranks.values(), np.int64, len(ranks))
@@ -56,31 +56,22 @@ def read_ranks(path: Path, content: bytes) -> tuple[PackedBytes, NDArray[np.int6
 def read_lines(path: Path, content: bytes) -> dict[bytes, int]:
     """Implement `read_ranks`; returns the rank of each token."""
     ranks: dict[bytes, int] = {}
-    lines: dict[int, int] = {}
     for number, line in enumerate(content.splitlines(), start=1):
         if not line:
             continue
-        parts = line.split()
-        if len(parts) != 2 or not parts[1].isdigit() or len(parts[1]) > 10:
-            raise FormatError(f"{path}, line {number}: need a token in base64 and its rank, found {short_repr(line)}")
+        token, _, rank = line.strip().partition(b" ")
+        rank = rank.strip()
         try:
-            token = base64.b64decode(parts[0], validate=True)
-        except binascii.Error as error:
-            raise FormatError(f"{path}, line {number}: {short_repr(parts[0])} is not base64: {error}") from error
-        if len(parts[0]) != 4 * math.ceil(len(token) / 3):  # versions of Python differ in what they accept
-            raise FormatError(f"{path}, line {number}: {short_repr(parts[0])} is not base64: excess padding")
-        rank = int(parts[1])
-        if not token:
-            raise FormatError(f"{path}, line {number}: an empty token")
-        if token in ranks:
-            raise FormatError(
-                f"{path}, line {number}: token {short_repr(token)} already has rank {ranks[token]}, from line "
-                f"{lines[ranks[token]]}"
-            )
-        if rank in lines:
-            raise FormatError(f"{path}, line {number}: rank {rank} is already in line {lines[rank]}")
-        ranks[token] = rank
-        lines[rank] = number
+            decoded = base64.b64decode(token, validate=True)
+        except binascii.Error:
+            decoded = b""
+        # Versions of Python differ in the excess padding that they accept.
+        is_base64 = decoded and len(token) == 4 * math.ceil(len(decoded) / 3)
+        if not is_base64 or not rank.isdigit() or len(rank) > 10:
+            raise FormatError(f"{path}, line {number}: need a token in base64 and its rank, found {short_repr(line)}")
+        if decoded in ranks:
+            raise FormatError(f"{path}, line {number}: token {short_repr(decoded)} already has rank {ranks[decoded]}")
+        ranks[decoded] = int(rank)
     return ranks
 
 
@@ -128,7 +119,7 @@ def recover_natively(tokens: PackedBytes) -> NDArray[np.uint32]:
 
 
 def recover_in_python(tokens: Sequence[bytes]) -> NDArray[np.uint32]:
-    """Implement `recover_merge_ids`, in twenty times the time."""
+    """Implement `recover_merge_ids`, in time quadratic in the length of each token."""
     singles = {token[0] for token in tokens if len(token) == 1}
     ids = {t: i for i, t in reversed([*enumerate(tokens)]) if t and singles.issuperset(t)}
     merges = [(ids[left], ids[right], ids[left + right]) for left, right in recover_merges(ids)]
@@ -142,42 +133,20 @@ def recover_merges(ranks: Mapping[bytes, int]) -> list[Merge]:
     >>> recover_merges(ranks)
     [(b'a', b'b'), (b'b', b'c'), (b'ab', b'c')]
     """
-    merges = []
-    for token in sorted(ranks, key=ranks.__getitem__):
-        middle = final_split(token, ranks) if len(token) > 1 else None
-        if middle is not None:
-            merges.append((token[:middle], token[middle:]))
-    return merges
+    tokens = sorted((token for token in ranks if len(token) > 1), key=ranks.__getitem__)
+    return [merge for token in tokens if (merge := final_merge(token, ranks))]
 
 
-def final_split(token: bytes, ranks: Mapping[bytes, int]) -> int | None:
-    """Return where the last two pieces of `token` meet when its bytes are merged; None if they never become one piece.
-
-    A piece that starts at `start` ends at ``ends[start]``. After it has been joined to the piece before it, this entry
-    is an empty piece. Candidates in the heap that are no longer two adjacent pieces are skipped.
-    """
-    rank_of, size = ranks.get, len(token)
-    ends, previous_starts = list(range(1, size + 1)), list(range(-1, size - 1))
-    candidates = [(r, i, i + 2) for i in range(size - 1) if (r := rank_of(token[i : i + 2])) is not None]
-    heapify(candidates)
-    while candidates:
-        _, start, end = heappop(candidates)
-        middle = ends[start]
-        if not start < middle < end or ends[middle] != end:
-            continue
-        if end - start == size:
-            return middle
-        ends[start], ends[middle] = end, middle
-        if end < size:
-            previous_starts[end] = start
-            next_end = ends[end]
-            if (rank := rank_of(token[start:next_end])) is not None:
-                heappush(candidates, (rank, start, next_end))
-        if start > 0:
-            previous_start = previous_starts[start]
-            if (rank := rank_of(token[previous_start:end])) is not None:
-                heappush(candidates, (rank, previous_start, end))
-    return None
+def final_merge(token: bytes, ranks: Mapping[bytes, int]) -> Merge | None:
+    """Return the last two pieces of `token` when its bytes are merged; None if they never become one piece."""
+    pieces = [token[i : i + 1] for i in range(len(token))]
+    while len(pieces) > 2:
+        joins = (ranks.get(left + right, math.inf) for left, right in pairwise(pieces))
+        rank, at = min(zip(joins, itertools.count(), strict=False))
+        if rank == math.inf:
+            return None
+        pieces[at : at + 2] = [pieces[at] + pieces[at + 1]]
+    return pieces[0], pieces[1]
 
 
 def first_difference(vocab: Vocab, whole_tokens: bool) -> str | None:
@@ -188,28 +157,18 @@ def first_difference(vocab: Vocab, whole_tokens: bool) -> str | None:
     """
     _, packed = vocab.packed()
     merge_ids, tokens = recover_merge_ids(packed), vocab.ordinary_tokens
-    never_made = np.setdiff1d(np.flatnonzero(packed.lengths > 1), merge_ids[:, 2])
-    if len(never_made) and not whole_tokens:
-        token_id = never_made[0]
+    never_made = packed.lengths > 1
+    never_made[merge_ids[:, 2]] = False
+    if never_made.any() and not whole_tokens:
+        token_id = never_made.argmax()
         return (
             f"token {tokens[token_id]!r} (id {token_id}) is not the result of any merge, but would be used for a "
             "pre-token that equals it"
         )
     if np.array_equal(merge_ids, vocab.merge_ids):
         return None
-    merges = vocab.merges
     recovered = [(tokens[left], tokens[right]) for left, right in merge_ids[:, :2].tolist()]
-    ranks = {token: rank for rank, token in enumerate(tokens)}
-    known = set(merges)
-    for left, right in recovered:
-        if (left, right) not in known:
-            return f"token {left + right!r} (id {ranks[left + right]}) would be merged from {left!r} and {right!r}"
-    highest = -1
-    for rank, (left, right) in enumerate(merges):
-        if ranks[left + right] < highest:
-            return (
-                f"merge {rank}, {left!r} + {right!r}, makes id {ranks[left + right]}, which is lower than the id "
-                f"{highest} of an earlier merge"
-            )
-        highest = ranks[left + right]
-    return None
+    pairs = enumerate(itertools.zip_longest(vocab.merges, recovered))
+    rank, merges = next((rank, pair) for rank, pair in pairs if pair[0] != pair[1])
+    listed, by_ranks = (" + ".join(map(repr, merge)) if merge else "none" for merge in merges)
+    return f"merge {rank} is {listed}, and by ranks {by_ranks}"

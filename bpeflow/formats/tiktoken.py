@@ -12,11 +12,12 @@ Published files need no sidecar: they are recognised by their content (see `publ
 
 from __future__ import annotations
 
-import base64
 import itertools
 import json
 import logging
+from binascii import b2a_base64
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,8 @@ def save(spec: TokenizerSpec, path: Path) -> list[Path]:
     ranks = arguments.pop("mergeable_ranks")
     temporary_path(sidecar_path(path))  # raises before the ranks are there, as its name is longer
     with atomic_path(path) as temporary, temporary.open("wb") as file:
-        file.writelines(map(b"%s %d\n".__mod__, zip(map(base64.b64encode, ranks), ranks.values(), strict=True)))
+        in_base64 = map(partial(b2a_base64, newline=False), ranks)
+        file.writelines(map(b"%s %d\n".__mod__, zip(in_base64, ranks.values(), strict=True)))
     write_text(sidecar_path(path), json.dumps(arguments, ensure_ascii=False, indent=1) + "\n")
     return [path, sidecar_path(path)]
 
@@ -200,15 +202,15 @@ def _warn_of_prefixes(vocab: Vocab, path: Path) -> None:
 
 
 def _check_ids(vocab: Vocab, ordinary: tuple[bytes, ...], path: Path) -> None:
-    specials = {token_id: token for token, token_id in vocab.special_tokens.items()}
-    for token_id, token in enumerate(vocab.tokens):
-        if token and token_id not in specials and not ordinary[token_id]:
-            raise FormatError(f"{path}: tiktoken has one id per string, but {token!r} (id {token_id}) has two")
-        if token_id in specials and ordinary[token_id] not in (b"", token):
+    for text, token_id in vocab.special_tokens.items():
+        if ordinary[token_id] not in (b"", vocab.tokens[token_id]):
             raise FormatError(
-                f"{path}: special token {specials[token_id]!r} shares id {token_id} with {ordinary[token_id]!r}; "
-                "in tiktoken an id has one string"
+                f"{path}: special token {text!r} shares id {token_id} with {ordinary[token_id]!r}; in tiktoken an id "
+                "has one string"
             )
+    own = vocab.packed_tokens.without(vocab.special_tokens.values())
+    for token_id in np.flatnonzero((own.lengths > 0) & (vocab.packed()[1].lengths == 0)).tolist():
+        raise FormatError(f"{path}: tiktoken has one id per string, but {own[token_id]!r} (id {token_id}) has two")
 
 
 def _read_sidecar(path: Path) -> Description | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -20,8 +22,8 @@ from bpeflow.tokenizer.validate import to_utf8
 #: Longest pre-token that is cached, in characters. Longer ones hardly ever occur twice.
 _MAX_CACHED_LENGTH = 32
 
-#: Estimated upper bound in bytes of a cache entry: a string, a list of ids, and their slot in the dictionary.
-_ENTRY_BYTES = 400
+#: Estimated upper bound in bytes of a cache entry: a string, a list of ids, and their place in the cache.
+_ENTRY_BYTES = 500
 
 
 def merge_table(merge_ids: IdArray) -> dict[tuple[int | None, int | None], tuple[int, int]]:
@@ -105,12 +107,11 @@ class PythonEncoder:
         self._merges = merge_table(vocab.merge_ids)
         self._whole = {token: i for i, token in enumerate(vocab.ordinary_tokens) if token} if spec.whole_tokens else {}
         self._tokens = {token_id: token for token_id, token in enumerate(vocab.decoded_tokens) if token}
-        self._cache: dict[str, list[int]] = {}
-        self._cache_size = cache_bytes // _ENTRY_BYTES
+        self._cached = lru_cache(cache_bytes // _ENTRY_BYTES)(self._encode_pretoken)
 
     def with_cache(self, cache_bytes: int) -> PythonEncoder:
-        other = PythonEncoder.__new__(PythonEncoder)
-        other.__dict__ |= self.__dict__ | {"_cache": {}, "_cache_size": cache_bytes // _ENTRY_BYTES}
+        other = copy(self)
+        other._cached = lru_cache(cache_bytes // _ENTRY_BYTES)(other._encode_pretoken)
         return other
 
     def encode(self, text: bytes, specials: SpecialTokens) -> list[int]:
@@ -147,14 +148,8 @@ class PythonEncoder:
 
     def _encode_ordinary(self, text: bytes, ids: list[int]) -> None:
         for pretoken in self._pretokenizer.pretokens(self._pretokenizer.normalizer(text.decode())):
-            cached_ids = self._cache.get(pretoken)
-            if cached_ids is None:
-                cached_ids = self._encode_pretoken(pretoken.encode())
-                if len(pretoken) <= _MAX_CACHED_LENGTH and self._cache_size:
-                    if len(self._cache) >= self._cache_size:
-                        self._cache.clear()
-                    self._cache[pretoken] = cached_ids
-            ids += cached_ids
+            encode = self._cached if len(pretoken) <= _MAX_CACHED_LENGTH else self._encode_pretoken
+            ids += encode(pretoken.encode())
 
     def _encode_pretoken(self, pretoken: bytes) -> list[int]:
         if pretoken in self._whole:

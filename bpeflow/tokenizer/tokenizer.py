@@ -249,15 +249,16 @@ class Tokenizer:
     ) -> Self:
         """Read a vocabulary and its merges: GPT-2's ``vocab.json`` and ``merges.txt``.
 
-        Entries of the vocabulary that are neither bytes nor merges are special tokens.
+        The special tokens are those of the ``bpeflow.json`` beside the vocabulary. Without one they are all entries
+        that are neither bytes nor merges.
 
         Args:
             vocab_filepath: the path of ``vocab.json``.
             merges_filepath: the path of ``merges.txt``.
             special_tokens: further special tokens, as for the constructor.
-            pattern: the pattern; by default taken from ``bpeflow.json`` beside the vocabulary, or else GPT-2's. The
-                normalizer always comes from ``bpeflow.json``.
-            whole_tokens: as for the constructor.
+            pattern: the pattern; by default that of ``bpeflow.json``, or of the published tokenizer with these merges,
+                or else GPT-2's. The normalizer always comes from there.
+            whole_tokens: as for the constructor; also if ``bpeflow.json`` says so.
             encoder: as for the constructor.
             cache_bytes: as for the constructor.
 
@@ -267,8 +268,9 @@ class Tokenizer:
         from bpeflow.formats import gpt2
 
         vocab_path, merges_path = as_path(vocab_filepath, "vocab_filepath"), as_path(merges_filepath, "merges_filepath")
-        vocab = gpt2.load_files(vocab_path, merges_path).annotated(**gpt2.pattern_beside(vocab_path))
-        spec = TokenizerSpec.of(add_special_tokens(vocab, special_tokens or ()), pattern, whole_tokens=whole_tokens)
+        read = gpt2.load_pair(vocab_path, merges_path, "gpt2")
+        vocab = add_special_tokens(read.vocab, special_tokens or ())
+        spec = TokenizerSpec.of(vocab, pattern, whole_tokens=whole_tokens or read.whole_tokens)
         return cls.from_spec(spec, encoder=encoder, cache_bytes=cache_bytes)
 
     @classmethod
@@ -379,7 +381,8 @@ class Tokenizer:
             format: ``"gpt2"`` (vocab.json, merges.txt and bpeflow.json), ``"huggingface"`` (tokenizer.json, and in a
                 folder the files that transformers reads beside it; ``"hf"`` for short) or ``"tiktoken"``. By default
                 the format of the file's ending (``.json``, ``.tiktoken``), and ``"gpt2"`` for a folder.
-            overwrite: whether to replace a file or a tokenizer that is there.
+            overwrite: whether to replace a file that is there, or the tokenizer in the folder, with its files of all
+                formats.
             options: for a folder in the ``"huggingface"`` format: the special tokens `eos`, `bos` and `pad`, `add_bos`,
                 `chat_template` and `max_length`, as for `bpeflow.config.TransformersSettings`.
 
@@ -389,8 +392,8 @@ class Tokenizer:
         Raises:
             ConfigError: the format is unknown, or the options do not fit it or the tokenizer.
             FormatError: the format cannot represent the tokenizer.
-            AlreadyExistsError: there is such a file already, or a folder holds another tokenizer. A folder may hold the
-                same one in several formats. The folder of a training run is only written to by that run.
+            AlreadyExistsError: there is such a file already, or the folder holds a tokenizer in any format. The folder
+                of a training run is only written to by that run.
             OSError: a file cannot be written.
         """
         from bpeflow.formats import any_format

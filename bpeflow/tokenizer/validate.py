@@ -152,16 +152,11 @@ def validate_ids(ids: Ids, tokens: int) -> NDArray[Any]:
     """
     if isinstance(ids, (str, bytes, bytearray, set, frozenset, dict)):
         raise InputTypeError(f"ids to decode must be a sequence of integers, not {type(ids).__name__}")
-    if not isinstance(ids, np.ndarray):
+    if not isinstance(ids, np.ndarray) or ids.ndim != 1 or (ids.dtype.kind not in "iu" and len(ids)):
         try:
             return np.frombuffer(array("I", ids), np.uint32)
         except (TypeError, OverflowError):
             raise _invalid_id_error(ids, tokens) from None
-    if ids.ndim != 1 or (ids.dtype.kind not in "iu" and len(ids)):
-        hint = "; decode_batch decodes several sequences" if ids.ndim > 1 else ""
-        raise InputTypeError(
-            f"ids to decode must be a one-dimensional array of integers, not {ids.dtype} of shape {ids.shape}{hint}"
-        )
     if ids.dtype not in (np.uint16, np.uint32):
         if ((ids < 0) | (ids >= 1 << 32)).any():
             raise _invalid_id_error(ids, tokens)
@@ -171,7 +166,7 @@ def validate_ids(ids: Ids, tokens: int) -> NDArray[Any]:
 
 def _invalid_id_error(ids: Any, tokens: int) -> InputTypeError | UnknownTokenError:
     """Return the error for the first of `ids` that is not an unsigned 32-bit integer."""
-    if not isinstance(ids, Iterable):
+    if not isinstance(ids, Iterable) or not getattr(ids, "ndim", 1):
         hint = "; for a single sequence use decode([…])" if is_integer(ids) else ""
         return InputTypeError(f"ids to decode must be a sequence of integers, not {type(ids).__name__}{hint}")
     for index, token_id in enumerate(ids):

@@ -87,19 +87,19 @@ def test_a_missing_file_is_named(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "expected"),
     [
-        (lambda c: c.replace(LINE, b"!!!!"), r"line 257: b'!!!!' is not base64"),
-        (lambda c: c.replace(LINE, LINE + b"="), r"line 257: b'.*' is not base64"),
-        (lambda c: c.replace(LINE, b"AAAA="), r"line 257: b'.*' is not base64"),
+        (lambda c: c.replace(LINE, b"!!!!"), r"line 257: need a token in base64 and its rank, found b'!!!! 257'"),
+        (lambda c: c.replace(LINE, LINE + b"="), r"line 257: need a token in base64"),
+        (lambda c: c.replace(LINE, b"AAAA="), r"line 257: need a token in base64"),
         (lambda c: c.replace(LINE + b" ", LINE), r"line 257: need a token in base64 and its rank"),
         (lambda c: c.replace(LINE + b" 257", LINE + b" -1"), r"line 257: need a token in base64 and its rank"),
         (lambda c: c.replace(LINE + b" 257", LINE + b" " + b"9" * 5000), r"line 257: need a token in base64"),
-        (lambda c: c.replace(LINE + b" 257", LINE + b" 65"), r"line 257: rank 65 is already in line 66"),
-        (lambda c: c + LINE + b" 400\n", r"line 260: token b'th' already has rank 257, from line 257"),
+        (lambda c: c.replace(LINE + b" 257", LINE + b" 65"), r"two tokens have id 65: b'A' and b'th'"),
+        (lambda c: c + LINE + b" 400\n", r"line 260: token b'th' already has rank 257"),
         (lambda c: c.replace(LINE + b" 257", LINE + b" 256"), r"two tokens have id 256: b'th' and b'<s>'"),
         (lambda c: c.replace(LINE + b" 257", LINE + b" 4000000000"), r"ids up to 4000000000, but only 260 tokens"),
         (lambda c: c[c.index(b"\n") + 1 :], r"no token for 1 of the 256 bytes, the first of them 0x00"),
         (lambda c: b"", r"no token for 256 of the 256 bytes"),
-        (lambda c: c.replace(b"\n", b"\n= 5\n", 1), r"line 2: (an empty token|b'=' is not base64)"),
+        (lambda c: c.replace(b"\n", b"\n= 5\n", 1), r"line 2: need a token in base64"),
     ],
 )
 def test_broken_ranks_are_refused_with_their_line(damage: Damage, expected: str, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_convert_reports_wrong_arguments(tmp_path: Path, capsys: pytest.CaptureF
         ),
         (
             [str(run), str(tmp_path / "x.tiktoken"), "--to", "huggingface"],
-            "x.tiktoken has the ending of the tiktoken format, not of huggingface: name a folder",
+            "x.tiktoken is not the name of a file in the huggingface format: name a folder, or a",
         ),
         (
             [str(tmp_path / "no"), str(tmp_path / "x"), "--to", "gpt2"],
@@ -156,8 +156,8 @@ def test_ranks_are_recognised_under_any_name(tmp_path: Path) -> None:
 def test_the_most_complete_file_in_a_folder_is_read(tmp_path: Path) -> None:
     """Published folders have vocab.json and merges.txt beside a tokenizer.json, which also has the pattern."""
     spec = TokenizerSpec(Vocab.build([], ["<s>"]), "llama3")
-    formats.save(TokenizerSpec(spec.vocab, "o200k"), tmp_path, "gpt2")
-    formats.save(spec, tmp_path, "huggingface")
+    formats.write(TokenizerSpec(spec.vocab, "o200k"), tmp_path, "gpt2")
+    formats.write(spec, tmp_path, "huggingface")
     assert formats.load(tmp_path).pattern == "o200k"
     (tmp_path / "bpeflow.json").unlink()
     assert formats.load(tmp_path).pattern == "llama3"

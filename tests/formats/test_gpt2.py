@@ -56,17 +56,6 @@ def test_published_gpt2_files_are_read() -> None:
     assert vocab.tokens[262] == b" the"
 
 
-def test_tokens_with_the_same_bytes_cause_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    vocab = Vocab.build([(b"a", b"b"), (b"ab", b"c"), (b"b", b"c"), (b"a", b"bc"), (b"t", b"o")], ["to"])
-    with caplog.at_level(logging.WARNING):
-        paths = save_files(vocab, tmp_path)
-    assert "no entry for 2 of 262 tokens" in caplog.text
-    again = gpt2.load_files(*paths, special_tokens=["to"])
-    assert again.merges == vocab.merges
-    assert again.special_tokens == {"to": 256}
-    assert again.tokens[258:260] == (b"abc", b"bc")
-
-
 def test_unused_ids_are_left_out_without_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """cl100k_base has sixteen unused ids before its last special token."""
     vocab = Vocab((*(bytes([byte]) for byte in range(256)), b"", b"", b"<s>"), {"<s>": 258}, ())
@@ -75,35 +64,12 @@ def test_unused_ids_are_left_out_without_a_warning(tmp_path: Path, caplog: pytes
     assert not caplog.records
 
 
-def test_a_special_token_that_is_the_printable_form_of_a_token_causes_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    vocab = Vocab.build([(b"t", b"h"), (b"th", b"e"), (b" ", b"the")], ["Ġthe"])
-    with caplog.at_level(logging.WARNING):
-        paths = save_files(vocab, tmp_path)
-    assert "no entry for 1 of 260 tokens" in caplog.text
-    assert gpt2.load_files(*paths, special_tokens=["Ġthe"]).special_tokens == {"Ġthe": 256}
-
-
-@pytest.mark.parametrize("special_tokens_first", [True, False])
-@pytest.mark.parametrize(("special", "byte"), [("Ġ", "0x20"), ("a", "0x61"), ("é", "0xe9")])
-def test_a_special_token_that_is_the_printable_form_of_a_byte_is_refused_before_anything_is_written(
-    tmp_path: Path, special: str, byte: str, special_tokens_first: bool
-) -> None:
-    vocab = Vocab.build([], ["<s>", special], special_tokens_first=special_tokens_first)
-    with pytest.raises(
-        FormatError, match=rf"vocab\.json: special token '{special}' is the printable form .* byte {byte}"
-    ):
-        save_files(vocab, tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("special", ["Ġ", "a", "é"])
 def test_a_special_token_that_shares_an_id_with_a_byte_survives_saving_and_loading(
     tmp_path: Path, special: str
 ) -> None:
     vocab = Vocab.build([(b" ", b"a")], ["<s>", special], special_tokens_first=True, reuse_tokens=True)
-    again = gpt2.load_files(*save_files(vocab, tmp_path), special_tokens=[special])
+    again = gpt2.load_files(*save_files(vocab, tmp_path), special_tokens=vocab.special_tokens)
     assert again == vocab
     assert again.byte_ids == vocab.byte_ids
 

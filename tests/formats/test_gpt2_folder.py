@@ -21,7 +21,7 @@ from bpeflow.vocab import Merge, Vocab
 
 FILES = ["vocab.json", "merges.txt", "bpeflow.json"]
 MERGES = [(b"t", b"h"), (b"th", b"e"), (b" ", b"the"), (b"\xc3", b"\xa9")]
-SPECIALS = ["<|endoftext|>", "<pad token>", "ab", "Ġa", "aa", " b", "éa", "aba"]
+SPECIALS = ["<|endoftext|>", "<pad token>", "ab", "Ġa", "aa", " b", "éa", "aba", "a", "Ġ"]
 KNOWN = [b"a", b"b", b" ", b"\xc3", b"\xa9"]
 
 
@@ -43,6 +43,11 @@ def tokenizers(draw: st.DrawFn) -> TokenizerSpec:
 @pytest.mark.slow
 @given(spec=tokenizers())
 def test_a_tokenizer_survives_saving_and_loading(tmp_path: Path, spec: TokenizerSpec) -> None:
+    tokens = [token for i, token in enumerate(spec.vocab.tokens) if i not in spec.vocab.special_tokens.values()]
+    if len({*tokens}) < len(tokens):
+        with pytest.raises(FormatError, match=r"vocab.json: b'.*' has the ids \d+ and \d+; the file can hold only one"):
+            gpt2.save(spec, tmp_path)
+        return
     paths = gpt2.save(spec, tmp_path / "new" / "folder")
     assert [path.name for path in paths] == FILES
     loaded = gpt2.load(tmp_path / "new" / "folder")
@@ -69,10 +74,15 @@ def test_bpeflow_json_has_what_the_other_files_cannot_hold(tmp_path: Path) -> No
     }
 
 
-def test_tokens_without_an_entry_in_vocab_json_are_hidden_tokens(tmp_path: Path) -> None:
-    gpt2.save(TokenizerSpec(Vocab.build(MERGES, ["Ġthe"])), tmp_path)
-    assert json.loads((tmp_path / "bpeflow.json").read_text(encoding="utf-8"))["hidden_tokens"] == {"259": "Ġthe"}
-    assert gpt2.load(tmp_path).vocab.tokens[259] == b" the"
+def test_a_special_token_of_the_form_of_another_is_only_in_bpeflow_json(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    vocab = Vocab.build(MERGES, ["Ġthe", "a"])
+    gpt2.save(TokenizerSpec(vocab), tmp_path)
+    assert [record.args[1] for record in caplog.records] == ["Ġthe", "a"]  # type: ignore[index]
+    ids = json.loads((tmp_path / "vocab.json").read_text(encoding="utf-8"))
+    assert (ids["Ġthe"], ids["a"]) == (260, 97)
+    assert gpt2.load(tmp_path).vocab == vocab
 
 
 def test_gpt2s_two_files_alone_mean_gpt2s_pattern(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -116,7 +126,7 @@ def test_a_run_writes_bpeflow_json_for_every_size(tmp_path: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
     gpt2.save(TokenizerSpec(Vocab.build(MERGES)), tmp_path)
     (tmp_path / name).unlink()
-    with pytest.raises(FormatError, match=f"no {name} in"):
+    with pytest.raises(FormatError, match=f"{name}: cannot be read: No such file"):
         gpt2.load(tmp_path)
 
 
@@ -140,13 +150,10 @@ def test_a_truncated_file_is_refused(tmp_path: Path, name: str, share: float) ->
         ({"whole_tokens": 1}, "whole_tokens: need true or false"),
         ({"special_tokens": ["<s>"]}, "special_tokens: need an object of text: id"),
         ({"special_tokens": {"<s>": "256"}}, "special_tokens: need an object of text: id"),
-        ({"special_tokens": {"<s>": 257}}, r"differ in special tokens: \[\('<s>', 256\), \('<s>', 257\)\]"),
-        ({"special_tokens": {"<t>": 256}}, "no id for '<t>'"),
-        ({"hidden_tokens": {"x": "Ġ"}}, "hidden_tokens: need an object of id: printable form"),
-        ({"hidden_tokens": {"300": 7}}, "hidden_tokens: need an object of id: printable"),
-        ({"hidden_tokens": {"97": "Ġ"}}, "two tokens have id 97: b'a' and b' '"),
-        ({"hidden_tokens": {"9999999": "Ġ"}}, "ids up to 9999999, but only 262 tokens"),
-        ({"hidden_tokens": {"261": " "}}, "token ' ' is neither in printable form"),
+        ({"special_tokens": {"<s>": 257}}, "two tokens have id 257: b'th' and b'<s>'"),
+        ({"special_tokens": {"<t>": 256}}, "two tokens have id 256: b'<s>' and b'<t>'"),
+        ({"special_tokens": {"<s>": 256, "<t>": 9999999}}, "ids up to 9999999, but only 262 tokens"),
+        ({"hidden_tokens": {"259": "x"}}, "unknown key 'hidden_tokens'"),
     ],
 )
 def test_wrong_content_of_bpeflow_json_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:

@@ -88,7 +88,7 @@ def test_an_encoding_comes_from_the_package(cache: Path, monkeypatch: pytest.Mon
     ("name", "message"),
     [
         ("cl100k_base", r", and tiktoken is not installed: pip install \S+, or download https://\S+cl100k_base.* save"),
-        ("gpt2", r" not installed: pip install tiktoken, or download .*r50k_base.*, or pip install 'bpeflow\[hub\]'"),
+        ("gpt2", r" not installed: pip install tiktoken, or download .*r50k_base.*"),
         ("Qwen/Qwen3-8B", r"^Qwen/Qwen3-8B: no such file or folder, .*: pip install 'bpeflow\[hub\]', or download"),
         ("./runs/mine", r"^\./runs/mine: no such file or folder$"),
         ("a/b/c", r"^a/b/c: no such file or folder$"),

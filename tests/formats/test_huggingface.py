@@ -279,7 +279,7 @@ def test_the_model_of_bert_has_a_name(edited: Callable[..., Path]) -> None:
     def edit(content: Content) -> None:
         content["model"] = {"unk_token": "[UNK]", "max_input_chars_per_word": 100, "vocab": {}}
 
-    with pytest.raises(FormatError, match="a WordPiece model, which"):
+    with pytest.raises(FormatError, match="a 'WordPiece or Unigram' model, which"):
         huggingface.load(edited(edit))
 
 
@@ -307,7 +307,7 @@ def test_normalized_added_tokens_are_refused_if_they_can_overlap_with_others(
 
 def test_a_special_token_that_is_also_a_merge_is_refused(tmp_path: Path) -> None:
     vocab = Vocab.build([(b"t", b"h"), (b"th", b"e")], ["the"])
-    with pytest.raises(FormatError, match=r"special token 'the' \(id 256\) is also the result of a merge \(id 258\)"):
+    with pytest.raises(FormatError, match=r"special token 'the' \(id 256\) is also the form of a token \(id 258\)"):
         huggingface.save(TokenizerSpec(vocab), tmp_path / "tokenizer.json")
     assert list(tmp_path.iterdir()) == []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import unicodedata
+from base64 import b64encode
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -40,7 +41,7 @@ FILES = {
 
 def write(path: Path, ranks: dict[bytes, int] = RANKS) -> Path:
     sidecar = tiktoken.sidecar_path(path)
-    path.write_bytes(b"".join(b"%s %d\n" % (tiktoken.base64.b64encode(token), rank) for token, rank in ranks.items()))
+    path.write_bytes(b"".join(b"%s %d\n" % (b64encode(token), rank) for token, rank in ranks.items()))
     sidecar.unlink(missing_ok=True)
     return path
 

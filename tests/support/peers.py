@@ -55,8 +55,8 @@ def open_huggingface(path: Path) -> Any:
 def export(saved: TokenizerSpec) -> tuple[Any, Any]:
     """Save a tokenizer for tiktoken and for HuggingFace, and load both."""
     with TemporaryDirectory() as folder:
-        ranks, _ = formats.save(saved, Path(folder), "tiktoken")
-        json_path, *_ = formats.save(saved, Path(folder), "huggingface")
+        ranks, _ = formats.write(saved, Path(folder), "tiktoken")
+        json_path, *_ = formats.write(saved, Path(folder), "huggingface")
         return open_tiktoken(ranks), open_huggingface(json_path)
 
 
@@ -75,8 +75,8 @@ def huggingface_encoder(path: Path) -> Encode:
 def encoders(saved: TokenizerSpec) -> dict[str, Encode]:
     """Return both encoding functions, by library name."""
     with TemporaryDirectory() as folder:
-        ranks, _ = formats.save(saved, Path(folder), "tiktoken")
-        json_path, *_ = formats.save(saved, Path(folder), "huggingface")
+        ranks, _ = formats.write(saved, Path(folder), "tiktoken")
+        json_path, *_ = formats.write(saved, Path(folder), "huggingface")
         return {"tiktoken": tiktoken_encoder(ranks), "tokenizers": huggingface_encoder(json_path)}
 
 
