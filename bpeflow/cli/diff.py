@@ -22,7 +22,6 @@ from bpeflow.look.difference import (
     compare_texts,
     compare_vocabs,
 )
-from bpeflow.look.render import to_json
 from bpeflow.look.tables import join_tokens, list_tokens, output_console, print_fields, print_json, print_table
 from bpeflow.look.usage import count_pretokens, token_occurrences
 from bpeflow.tokenizer.tokenizer import Tokenizer
@@ -83,7 +82,7 @@ def run_diff(options: Namespace) -> None:
             content["corpus"] = {"bytes": sizes, "tokens": tokens, "pretokens": words}
             differing["corpus"] = [("count", "A", "B"), *map(_word_row, words)]
     if options.json:
-        print_json(to_json(content))
+        print_json(content)
         return
     console = output_console()
     print_fields(console, _fields(difference, names))

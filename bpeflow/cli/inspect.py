@@ -10,7 +10,7 @@ from bpeflow._util.text import format_count, format_size, one_line
 from bpeflow.cli.parser import Parser, add_description_flags, add_json_flag, add_quiet_flag, add_tokenizer, description
 from bpeflow.cli.progress import observing
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
-from bpeflow.look.render import to_json
+from bpeflow.look.render import fields_of
 from bpeflow.look.tables import (
     LISTED,
     join_tokens,
@@ -72,7 +72,7 @@ def run_inspect(options: Namespace) -> None:
             corpus = inspect_corpus(tokenizer, count_pretokens(tokenizer, inputs, observer, **settings))
         figures = inspect_vocab(tokenizer)
     if options.json:
-        print_json({**to_json(figures), "corpus": to_json(corpus)})
+        print_json({**fields_of(figures), "corpus": corpus})
         return
     console = output_console()
     _print_vocab(console, figures)

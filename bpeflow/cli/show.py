@@ -67,7 +67,6 @@ def run_show(options: Namespace) -> None:
     from rich.console import Console
 
     from bpeflow.look.explainer import Explainer
-    from bpeflow.look.render import to_json
     from bpeflow.look.tables import print_json
     from bpeflow.run_dir.run_files import report_of_tokenizer
     from bpeflow.run_dir.summary import count_unit
@@ -91,7 +90,7 @@ def run_show(options: Namespace) -> None:
         sys.stdout.write(" ".join(map(str, explanation.ids)) + "\n")
         return
     if options.json:
-        print_json({"text": text, "tokens": to_json(explanation.tokens)})
+        print_json({"text": text, "tokens": explanation.tokens})
         return
     if options.html is not None:
         write_text(options.html, explanation.to_page(options.tokenizer.resolve().name, options.explain))

@@ -65,7 +65,6 @@ class Charts:
         *,
         log: str = "",
         steps: bool = False,
-        fit: Curve | None = None,
         top: float | None = None,
     ) -> str:
         """Return a chart of curves.
@@ -76,15 +75,12 @@ class Charts:
             y: the label of the vertical axis.
             log: which axes are logarithmic: ``""``, ``"x"`` or ``"xy"``.
             steps: whether to draw steps rather than lines between points.
-            fit: a fitted curve, drawn dotted.
             top: the upper end of the vertical axis.
         """
 
         def draw(axes: Axes) -> None:
             for name, (xs, ys) in curves.items():
                 axes.plot(xs, ys, label=name, drawstyle="steps-mid" if steps else "default")
-            if fit is not None:
-                axes.plot(*fit, color="C0", linestyle=":", linewidth=1.0)
             axes.set_xlabel(x)
             axes.set_ylabel(y)
             for direction in log:
@@ -187,18 +183,8 @@ def draw_growth(charts: Charts, growth: Curve | None) -> str:
     title = "Growth of distinct pre-tokens"
     if growth is None:
         return figure(title, "", "The counts are not in the run folder, or are of fragments.")
-    sentences, dotted = ["Computed from the counts, for the corpus in random order."], None
-    if fit := fit_heaps(growth):
-        factor, exponent = fit
-        sizes = [growth[0][-1] / 100, 4 * growth[0][-1]]
-        dotted = sizes, [factor * size**exponent for size in sizes]
-        sentences += [
-            "Dotted: Heaps' law, fitted, up to four times the corpus.",
-            f"n pre-tokens have about {float(f'{factor:.3g}'):,g} × n^{exponent:.3f} distinct ones, so twice the "
-            f"corpus would have {2**exponent:.2f} times as many.",
-        ]
-    chart = charts.lines({"": growth}, "pre-tokens", "distinct pre-tokens", log="xy", fit=dotted)
-    return figure(title, chart, *sentences)
+    chart = charts.lines({"": growth}, "pre-tokens", "distinct pre-tokens", log="xy")
+    return figure(title, chart, "Computed from the counts, for the corpus in random order.")
 
 
 def draw_merge_counts(charts: Charts, vocab: Vocab, second_stage: int | None = None) -> str:
@@ -262,22 +248,6 @@ def expected_growth(counts: NDArray[np.int64]) -> Curve:
     return [float(size) for size in sizes], [*distinct, float(len(counts))]
 
 
-def fit_heaps(growth: Curve) -> tuple[float, float] | None:
-    """Fit Heaps' law to the growth of distinct pre-tokens, by least squares of the logarithms; None for few points.
-
-    The first hundredth of the corpus is left out: there almost all pre-tokens are new.
-
-    Returns:
-        A factor and an exponent: a text of n pre-tokens has about factor × n ** exponent distinct ones.
-    """
-    points = [(seen, distinct) for seen, distinct in zip(*growth, strict=True) if seen >= growth[0][-1] / 100]
-    if len(points) < 3:
-        return None
-    seen, distinct = np.log(np.array(points, np.float64)).T
-    exponent, logarithm = np.polyfit(seen, distinct, 1)
-    return float(np.exp(logarithm)), float(exponent)
-
-
 def merge_count_curve(counts: Sequence[int | None]) -> Curve:
     """Return some ranks, from 1, at equal distances on a logarithmic axis, and the counts of the merges.
 
@@ -319,8 +289,8 @@ def enough_size(curve: Curve) -> tuple[int, float] | None:
 
 def token_lengths(vocab: Vocab) -> list[int]:
     """Return how many tokens have 1 byte, 2 bytes, and so on; special tokens are left out."""
-    lengths = [len(token.bytes) for token in text_tokens(vocab)]
-    return [int(number) for number in np.bincount(lengths, minlength=2)[1:]]
+    numbers: list[int] = np.bincount(text_tokens(vocab).lengths, minlength=2)[1:].tolist()
+    return numbers
 
 
 def _spread(first: int, last: int) -> list[int]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import Any
 
 import numpy as np
@@ -102,30 +103,29 @@ def compare_vocabs(first: Tokenizer, second: Tokenizer) -> VocabDifference:
     """
     ours, theirs = (_ordinary_ids(tokenizer) for tokenizer in (first, second))
     shared = ours.keys() & theirs.keys()
-    specials = first.special_tokens, second.special_tokens
-    different = [
-        token
-        for token in dict.fromkeys([*specials[0], *specials[1]])
-        if specials[0].get(token) != specials[1].get(token)
-    ]
     merges = enumerate(zip_longest(first.merges, second.merges))
     rank, there = next(((rank, pair) for rank, pair in merges if pair[0] != pair[1]), (None, (None, None)))
-    specs = first.to_spec(), second.to_spec()
     return VocabDifference(
         shared=len(shared),
-        same_ids=sum(ours[token] == theirs[token] for token in shared),
+        same_ids=len(ours.items() & theirs.items()),
         only_first=tuple(VocabToken(i, token) for token, i in ours.items() if token not in shared),
         only_second=tuple(VocabToken(i, token) for token, i in theirs.items() if token not in shared),
-        special_tokens={token: (specials[0].get(token), specials[1].get(token)) for token in different},
+        special_tokens=_differing(first.special_tokens, second.special_tokens),
         shared_merges=len({*first.merges} & {*second.merges}),
         first_difference=rank,
         merges_there=there,
-        settings={
-            name: (getattr(specs[0], name), getattr(specs[1], name))
-            for name in _SETTINGS
-            if getattr(specs[0], name) != getattr(specs[1], name)
-        },
+        settings=_differing(_settings(first), _settings(second)),
     )
+
+
+def _settings(tokenizer: Tokenizer) -> dict[str, Any]:
+    return {name: getattr(tokenizer.to_spec(), name) for name in _SETTINGS}
+
+
+def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the values of the keys whose values differ, None for one that is missing."""
+    pairs = {key: (ours.get(key), theirs.get(key)) for key in (*ours, *theirs)}
+    return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def compare_texts(first: Explanation, second: Explanation) -> Iterator[Block]:
@@ -138,23 +138,12 @@ def compare_texts(first: Explanation, second: Explanation) -> Iterator[Block]:
     >>> [(block.span, len(block.first), len(block.second), block.differs) for block in blocks]
     [((0, 1), 1, 1, False), ((1, 4), 2, 1, True)]
     """
-    sides = list(first.tokens), list(second.tokens)
-    ends = [{token.span[1] for token in side} for side in sides]
-    ends[0].add(len(first.text.encode()))  # either can end in text that its pattern drops
-    ends[1].add(len(second.text.encode()))
-    start = 0
-    indexes = [0, 0]
-    for end in sorted(ends[0] & ends[1]):
-        parts = []
-        for number, side in enumerate(sides):
-            after = indexes[number]
-            while after < len(side) and side[after].span[1] <= end:
-                after += 1
-            parts.append(tuple(side[indexes[number] : after]))
-            indexes[number] = after
-        if start < end:
-            yield Block((start, end), *parts)
-        start = end
+    sides = first.tokens, second.tokens
+    ends = [[token.span[1] for token in side] for side in sides]
+    whole = len(first.text.encode())  # either can end in text that its pattern drops
+    for start, end in pairwise(sorted({0, *({*ends[0], whole} & {*ends[1], whole})})):
+        parts = [tuple(side[bisect(of, start) : bisect(of, end)]) for side, of in zip(sides, ends, strict=True)]
+        yield Block((start, end), *parts)
 
 
 def compare_pretokens(first: Tokenizer, second: Tokenizer, counts: PretokenCounts) -> Iterator[PretokenDifference]:

@@ -86,19 +86,19 @@ class Explainer:
         steps: list[Step] = []
         missed: dict[int, list[Missed]] = {}
 
-        def miss(position: int, step: Step) -> None:
-            """Note down the merge of the token at `position` with the next one, which `step` makes impossible."""
-            merge = merging.find(position)
-            if merge is not None:
-                left, right = self._vocab.merges[merge[0]]
-                entry = Missed(merge[0], self._counts[merge[0]], left, right, step, self._stage(merge[0]))
+        def step(rank: int, result: int, position: int) -> Step:
+            return Step(rank, self._counts[rank], *self._vocab.merges[rank], result, position, self._stage(rank))
+
+        def miss(position: int, taken_by: Step) -> None:
+            """Note down the merge of the token at `position` with the next one, which is now impossible."""
+            if merge := merging.find(position):
+                entry = Missed(step(*merge, position), taken_by)
                 missed.setdefault(merging.following[position], []).append(entry)
 
-        for rank, result, position in merging.steps():
-            left, right = self._vocab.merges[rank]
-            steps.append(Step(rank, self._counts[rank], left, right, result, position, self._stage(rank)))
-            miss(merging.previous[position], steps[-1])
-            miss(merging.following[position], steps[-1])
+        for merge in merging.steps():
+            steps.append(step(*merge))
+            for position in (merging.previous[steps[-1].start], merging.following[steps[-1].start]):
+                miss(position, steps[-1])
         starts = [position for position, token_id in enumerate(merging.ids) if token_id is not None]
         parts = [pretoken[start:end] for start, end in pairwise([*starts, len(pretoken)])]
         borders = tuple(Border("no merge", None, tuple(missed.get(start, ()))) for start in starts[1:])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
-from itertools import count, pairwise
+from itertools import count, islice, pairwise
 from typing import Literal
 
 from rich.cells import cell_len
@@ -51,7 +51,7 @@ _MONOSPACE = "font-family: ui-monospace, monospace; overflow-wrap: anywhere; whi
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A merge that was applied.
+    """A merge at a place in a pre-token.
 
     Attributes:
         rank: its rank.
@@ -73,7 +73,18 @@ class Step:
 
     def __str__(self) -> str:
         """Say which merge was applied."""
-        return f"{literal(self.left)} + {literal(self.right)} → {literal(self.left + self.right)} ({_rank(self)})"
+        return f"{self.pair} → {literal(self.left + self.right)} ({self.known})"
+
+    @property
+    def pair(self) -> str:
+        """The two tokens."""
+        return f"{literal(self.left)} + {literal(self.right)}"
+
+    @property
+    def known(self) -> str:
+        """The rank, and the stage and the count if they are known."""
+        stage = f"stage {self.stage}, " if self.stage is not None else ""
+        return f"{stage}rank {self.rank:,}" + (f", count {self.count:,}" if self.count is not None else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,29 +92,18 @@ class Missed:
     """A merge that could have been applied across the border of two tokens, had not another one taken a part of it.
 
     Attributes:
-        rank: its rank.
-        count: its training count; None if it is unknown.
-        left: the bytes of the left token.
-        right: the bytes of the right token.
+        merge: the merge.
         taken_by: the merge that came first, as its rank is lower or its place is further left.
-        stage: the stage of training that learned it, as in `Step`.
     """
 
-    rank: int
-    count: int | None
-    left: bytes
-    right: bytes
+    merge: Step
     taken_by: Step
-    stage: int | None = None
 
     def __str__(self) -> str:
         """Say which merge came first."""
         by = self.taken_by
-        place = f"rank {by.rank:,}" if by.rank < self.rank else "further left"
-        return (
-            f"{literal(self.left)} + {literal(self.right)} ({_rank(self)}) was possible, "
-            f"but {literal(by.left)} + {literal(by.right)} ({place}) came first"
-        )
+        place = f"rank {by.rank:,}" if by.rank < self.merge.rank else "further left"
+        return f"{self.merge.pair} ({self.merge.known}) was possible, but {by.pair} ({place}) came first"
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,14 +249,14 @@ class Explanation(Shown):
             for row in rows
         ]
         lines = [Text(f"{starts[0]}tokens:ids", "bold")]
-        numbers, borders = count(), iter(self.borders)
-        last: Token | None = None
+        numbers = count()
+        borders = (border.between(*pair) for border, pair in zip(self.borders, pairwise(self.tokens), strict=True))
         for piece, start in zip(self.pieces, starts[1:], strict=True):
-            before = [] if last is None else [next(borders).between(last, piece.tokens[0])]
+            before = [*islice(borders, len(lines) > 1)]
             after = [*map(str, piece.steps)]
             if piece.kind == "whole token":
                 after.append("the pre-token is a token, so it is not merged")
-            after += [next(borders).between(*pair) for pair in pairwise(piece.tokens)]
+            after += islice(borders, len(piece.tokens) - 1)
             tokens = [
                 Text.assemble((literal(token.bytes), _style(piece, next(numbers))), (f":{token.id}", _DIM))
                 for token in piece.tokens
@@ -264,7 +264,6 @@ class Explanation(Shown):
             line = Text.assemble((start, _DIM), Text(" ").join(tokens))
             notes = [[Text(f"    {sentence}", _DIM) for sentence in sentences] for sentences in (before, after)]
             lines += [*notes[0], line, *notes[1]] if steps else [line]
-            last = piece.tokens[-1]
         return Text("\n").join([*lines, Text(self.summary)])
 
     @property
@@ -309,8 +308,3 @@ def _title(token: Token) -> str:
     (start, end), (first, last) = token.characters, token.span
     incomplete = ", incomplete UTF-8" if is_incomplete(token.bytes) else ""
     return f"id {token.id}, characters {start}–{end}, bytes {first}–{last}{incomplete}"
-
-
-def _rank(merge: Step | Missed) -> str:
-    stage = f"stage {merge.stage}, " if merge.stage is not None else ""
-    return f"{stage}rank {merge.rank:,}" + (f", count {merge.count:,}" if merge.count is not None else "")

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+import yaml
+from pydantic import TypeAdapter
 
 from bpeflow import __version__
 from bpeflow._util.atomic import write_text
@@ -191,13 +192,8 @@ def _read_samples(path: Path) -> list[dict[str, Any]]:
     try:
         samples = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         TypeAdapter(list[MonitorSample]).validate_python(samples)
-    except ValidationError as error:
-        first = error.errors()[0]
-        line, *keys = first["loc"]
-        where = f"{path}: line {int(line) + 1}: {'.'.join(map(str, keys))}"
-        raise FormatError(f"{where}: not a sample of the monitor: {first['msg']}") from None
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"{path}: not samples of the monitor: {error}") from error
+    except (ValueError, RecursionError) as error:  # pydantic's has the index of the line and the field
+        raise FormatError(f"{path}: not samples of the monitor: {' '.join(str(error).split())}") from error
     earlier = last = 0.0
     for sample in samples:
         if sample["elapsed"] + earlier < last:
@@ -218,7 +214,7 @@ def _overview(run: RunData) -> Iterator[tuple[str, str]]:
     if run.encoded:
         ratio = sum(part.bytes for part in run.encoded) / max(sum(len(part.ids) for part in run.encoded), 1)
         yield "bytes per token", f"{ratio:.3f} on the sample"
-    yield "pattern", _as_text(report.settings.get("pattern"))
+    yield "pattern", str(report.settings.get("pattern"))
     if report.finished:
         yield "finished", _finished(report.finished)
     yield "bpeflow", report.bpeflow
@@ -242,30 +238,23 @@ def _time(time: datetime) -> str:
 
 
 def _settings(run: RunData) -> str:
-    rows = [(key, _as_text(value)) for key, value in _flat(run.report.settings) if key not in ("resume", "restart")]
-    defaults = {key: _as_text(value) for key, value in _flat(Settings.model_construct().model_dump(mode="json"))}
-    chosen = [row for row in rows if row[1] != defaults.get(row[0], "–")]
-    listed = table(["setting", "value"], chosen) if chosen else "<p>All settings have their defaults.</p>"
-    everything = table(["setting", "value"], rows)
-    return f"<h2>Settings</h2>\n{listed}\n<details><summary>All settings</summary>{everything}</details>"
+    settings = {key: value for key, value in run.report.settings.items() if key not in ("resume", "restart")}
+    chosen = _changed(settings, Settings.model_construct().model_dump(mode="json"))
+    everything = f"<details><summary>All settings</summary>{_as_yaml(settings)}</details>"
+    return f"<h2>Settings</h2>\n<p>Those that differ from the defaults:</p>\n{_as_yaml(chosen)}\n{everything}"
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
+def _changed(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that differ from the defaults. A section with any has only these."""
+    return {
+        key: _changed(value, defaults[key]) if isinstance(value, dict) and defaults.get(key) else value
+        for key, value in values.items()
+        if value != defaults.get(key)
+    }
 
 
-def _as_text(value: Any) -> str:
-    if value is None or value == []:
-        return "–"
-    if isinstance(value, list):
-        return ("\n" if isinstance(value[0], Mapping) else ", ").join(_as_text(entry) for entry in value)
-    if isinstance(value, Mapping):
-        return "; ".join(f"{key}: {_as_text(entry)}" for key, entry in value.items() if entry not in (None, []))
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _as_yaml(values: Mapping[str, Any]) -> str:
+    return f'<div class="text">{escape(yaml.safe_dump(values, sort_keys=False, allow_unicode=True))}</div>'
 
 
 # ---- sources and samples ----

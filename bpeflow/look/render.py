@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
-from functools import cache
 from html import escape
 from importlib import resources
 from typing import Any, NamedTuple
@@ -114,35 +112,16 @@ def literal(token: bytes) -> str:
     return show_token(token, _TOKEN_WIDTH)
 
 
-def to_json(value: Any) -> Any:
-    """Return the figures of this room for JSON: records as objects, and bytes in hexadecimal.
-
-    The bytes of a token are also there as text.
-    """
-    if isinstance(value, (int, str)):  # most values
-        return value
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, (list, tuple)):
-        return [to_json(entry) for entry in value]
-    if isinstance(value, dict):
-        return {key: to_json(entry) for key, entry in value.items()}
-    if not is_dataclass(value):
-        return value
+def fields_of(record: Any) -> dict[str, Any]:
+    """Return the fields of a record for JSON. The bytes of a token become `text` and, in hexadecimal, `hex`."""
     values: dict[str, Any] = {}
-    kind: Any = type(value)
-    for name in _field_names(kind):
-        entry = getattr(value, name)
-        if name == "bytes" and isinstance(entry, bytes):
-            values["text"], values["hex"] = entry.decode(errors="replace"), entry.hex()
+    for name in record.__dataclass_fields__:
+        value = getattr(record, name)
+        if name == "bytes" and isinstance(value, bytes):
+            values["text"], values["hex"] = value.decode(errors="replace"), value.hex()
         else:
-            values[name] = to_json(entry)
+            values[name] = value
     return values
-
-
-@cache
-def _field_names(kind: type[Any]) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
 
 
 def to_html(text: Text) -> str:

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bpeflow._util.text import Shown, show_token
-from bpeflow.look.render import to_html
+from bpeflow.look.render import fields_of, to_html
 
 if TYPE_CHECKING:
     from bpeflow.look.vocabulary import VocabToken
@@ -132,5 +132,9 @@ def list_tokens(tokens: Sequence[VocabToken]) -> str:
 
 
 def print_json(content: Any) -> None:
-    """Print figures as JSON."""
-    sys.stdout.write(json.dumps(content, indent=2) + "\n")
+    """Print figures, and records as `fields_of` has them, as JSON."""
+    sys.stdout.write(json.dumps(content, indent=2, default=_as_json) + "\n")
+
+
+def _as_json(value: Any) -> Any:
+    return value.hex() if isinstance(value, bytes) else fields_of(value)

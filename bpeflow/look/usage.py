@@ -13,10 +13,9 @@ from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus.sources import each_document_once
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.look.vocabulary import VocabToken, merged_alone, text_tokens
+from bpeflow.look.vocabulary import VocabToken, text_tokens
 from bpeflow.progress import Observer
 from bpeflow.tokenizer.parallel import encoded_batches
-from bpeflow.tokenizer.python_encoder import PretokenMerging, merge_table
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: The smallest size of a prefix that is evaluated, besides the vocabulary without merges. Each further one is twice as
@@ -64,8 +63,8 @@ class CorpusFigures:
         bytes_per_token: compression: more is better; 0 without tokens.
         used: the tokens that occur, the most frequent first.
         unused: the tokens that do not occur, in the order of ids.
-        prefixes: what smaller prefixes of the vocabulary would yield; empty if merges come before those that make their
-            parts, so that a prefix would not apply them in the same order.
+        prefixes: what smaller prefixes of the vocabulary would yield; empty without tokens, and where
+            `tokens_of_prefixes` returns None. A trained vocabulary has them.
     """
 
     bytes: int
@@ -98,6 +97,7 @@ def inspect_corpus(tokenizer: Tokenizer, counts: PretokenCounts) -> CorpusFigure
     order = np.argsort(-occurrences, kind="stable")
     number = int(occurrences.sum())
     used = order[: np.count_nonzero(occurrences)].tolist()
+    unused = text_tokens(tokenizer.vocab).without(used)
     return CorpusFigures(
         bytes=counts.total_bytes,
         pretokens=counts.total,
@@ -105,7 +105,7 @@ def inspect_corpus(tokenizer: Tokenizer, counts: PretokenCounts) -> CorpusFigure
         tokens=number,
         bytes_per_token=counts.total_bytes / number if number else 0.0,
         used=tuple(UsedToken(i, tokens[i], int(occurrences[i])) for i in used),
-        unused=tuple(token for token in text_tokens(tokenizer.vocab) if not occurrences[token.id]),
+        unused=tuple(VocabToken(i, unused[i]) for i in np.flatnonzero(unused.lengths).tolist()),
         prefixes=prefixes(tokenizer, occurrences, counts.total_bytes, _doubling),
     )
 
@@ -167,42 +167,22 @@ def tokens_of_prefixes(
 
     Returns:
         The number of entries of each prefix, and the number of tokens, for n from 0 on; None if merges come before
-        those that make their parts.
+        those that make their parts, several merges make the same token, or the tokenizer has `whole_tokens`.
     """
-    vocab, tokens = tokenizer.vocab, tokenizer.vocab.decoded_tokens
-    left, right, made = vocab.merge_ids.astype(np.int64).T
-    ranks = np.arange(len(made))
-    first, last = np.full((2, len(tokens)), -1)
-    first[made[::-1]], last[made] = ranks[::-1], ranks
-    if (np.maximum(last[left], last[right]) >= ranks).any():
+    merge_ids, lengths = tokenizer.vocab.merge_ids.astype(np.int64), tokenizer.vocab.packed()[0].lengths
+    left, right, made = merge_ids.T
+    ranks, rank_of = np.arange(len(made)), np.full(len(lengths), -1)
+    rank_of[made] = ranks
+    in_order = np.maximum(rank_of[left], rank_of[right]) < ranks
+    if tokenizer.to_spec().whole_tokens or not (in_order & (rank_of[made] == ranks)).all():
         return None
-    is_new, merges = first[made] == ranks, merge_table(vocab.merge_ids)
-
-    def steps(token_id: int) -> list[int]:
-        return [rank for rank, _, _ in PretokenMerging(tokens[token_id], vocab.byte_ids, merges).steps()]
-
-    for token_id in np.flatnonzero(first != last).tolist():  # several merges make its bytes, one of them the token
-        last[token_id] = max(steps(token_id), default=-1)
-    spec = tokenizer.to_spec()
-    saved = np.zeros(len(made) + 1, np.int64)
-    merged = occurrences.copy()
-    if spec.whole_tokens:  # where the prefix has the token, it is not merged
-        taken_whole = (first >= 0) & ((first != last) | (merged_alone(spec) != np.arange(len(tokens))))
-        for token_id in np.flatnonzero(occurrences * taken_whole).tolist():
-            count, before = occurrences[token_id], [rank for rank in steps(token_id) if rank < first[token_id]]
-            np.add.at(saved, [rank + 1 for rank in before], count)
-            saved[first[token_id] + 1] += count * (len(tokens[token_id]) - 1 - len(before))
-        merged[taken_whole] = 0
-    used = merged.tolist()  # the others are made of their parts, and these of theirs
-    ranks = ranks[last[made] == ranks][::-1]
-    columns = (ids[ranks].tolist() for ids in (left, right, made))
-    for left_id, right_id, token_id in zip(*columns, strict=True):
+    used = occurrences.tolist()
+    for left_id, right_id, token_id in merge_ids[::-1].tolist():
         used[left_id] += used[token_id]
         used[right_id] += used[token_id]
-    saved[ranks + 1] += np.array(used)[made[ranks]]
-    sizes = np.where(first < 0, 1, [*map(len, tokens)])
-    entries = len(tokens) - tokens.count(b"") - np.count_nonzero(is_new) + np.cumsum([0, *is_new])
-    return entries, int(occurrences @ sizes) - np.cumsum(saved)
+    saved = np.cumsum([0, *np.array(used)[made]])
+    entries = np.count_nonzero(lengths) - len(made) + np.arange(len(made) + 1)
+    return entries, int(occurrences @ np.where(rank_of < 0, 1, lengths)) - saved
 
 
 def prefixes(

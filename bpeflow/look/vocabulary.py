@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
@@ -21,13 +22,20 @@ from bpeflow.vocab import Vocab
 #: Why no text yields a token.
 Never = Literal["other tokens", "not UTF-8", "normalized", "same bytes"]
 
-#: Scripts that characters are sorted into, by their names in Unicode: those in wide use today.
+#: Scripts that letters are sorted into, by their names in Unicode: those in wide use today.
 _SCRIPTS = (
     "Latin", "Cyrillic", "Greek", "Han", "Hiragana", "Katakana", "Hangul", "Bopomofo", "Arabic", "Hebrew", "Devanagari",
     "Bengali", "Gurmukhi", "Gujarati", "Oriya", "Tamil", "Telugu", "Kannada", "Malayalam", "Sinhala", "Thai", "Lao",
     "Tibetan", "Myanmar", "Khmer", "Javanese", "Mongolian", "Georgian", "Armenian", "Ethiopic", "Syriac", "Thaana",
     "Nko", "Tifinagh", "Cherokee", "Canadian_Aboriginal", "Yi", "Braille", "Coptic", "Runic",
 )  # fmt: skip
+
+#: What a token can consist of. The first two are never of a single character; the scripts are in their order.
+_KINDS = (
+    "part of a character", "mixed", "white space", "punctuation and symbols", "digits", "other scripts",
+    *(script.replace("_", " ") for script in _SCRIPTS),
+)  # fmt: skip
+_PART, _MIXED, _WHITE_SPACE, _SYMBOL, _DIGIT, _OTHER_SCRIPT = range(6)
 
 #: Text after a token of which a pattern may make another pre-token: superwords end with a space before digits only.
 _FOLLOWING = ("", "0", "a", "!!")
@@ -130,34 +138,38 @@ def inspect_vocab(tokenizer: Tokenizer, longest: int = 10) -> VocabFigures:
         longest: the number of longest tokens to return.
     """
     vocab = tokenizer.vocab
-    tokens = text_tokens(vocab)
+    packed = text_tokens(vocab)
+    tokens = [*filter(None, packed)]
     never = tuple(never_tokens(tokenizer))
-    proved = {token.id for token in never} | reached_ids(tokenizer)
+    unproved = packed.lengths > 0
+    unproved[[token.id for token in never]] = False
+    unproved[[*reached_ids(tokenizer)]] = False
     return VocabFigures(
         ids=len(vocab),
         unused_ids=vocab.tokens.count(b""),
         merges=vocab.merge_count,
         special_tokens=dict(vocab.special_tokens),
-        lengths=dict(sorted(Counter(len(token.bytes) for token in tokens).items())),
-        words=dict(sorted(Counter(count_words(token.bytes) for token in tokens).items())),
-        scripts=dict(Counter(script_of(token.bytes) for token in tokens).most_common()),
-        incomplete=tuple(token for token in tokens if is_incomplete(token.bytes)),
+        lengths=dict(sorted(Counter(map(len, tokens)).items())),
+        words=dict(sorted(Counter(map(count_words, tokens)).items())),
+        scripts=count_scripts(tokens),
+        incomplete=tuple(VocabToken(i, token) for i, token in enumerate(packed) if is_incomplete(token)),
         never=never,
-        unproved=tuple(token for token in tokens if token.id not in proved),
+        unproved=tuple(VocabToken(i, packed[i]) for i in np.flatnonzero(unproved).tolist()),
         longest=tuple(longest_tokens(vocab, longest)),
         merge_counts=tuple(_counts_at_ranks(tokenizer)),
     )
 
 
-def text_tokens(vocab: Vocab) -> list[VocabToken]:
-    """Return the tokens of a vocabulary in the order of ids, without special tokens."""
-    specials = set(vocab.special_tokens.values())
-    return [VocabToken(i, token) for i, token in enumerate(vocab.tokens) if token and i not in specials]
+def text_tokens(vocab: Vocab) -> PackedBytes:
+    """Return the tokens of a vocabulary by id, without special tokens."""
+    return vocab.packed_tokens.without(vocab.special_tokens.values())
 
 
 def longest_tokens(vocab: Vocab, count: int) -> list[VocabToken]:
     """Return the longest tokens of a vocabulary, without special tokens. Ties are in the order of ids."""
-    return sorted(text_tokens(vocab), key=lambda token: -len(token.bytes))[:count]
+    tokens = text_tokens(vocab)
+    longest = np.argsort(-tokens.lengths, kind="stable")[:count].tolist()
+    return [VocabToken(i, tokens[i]) for i in longest if tokens[i]]
 
 
 def reached_ids(tokenizer: Tokenizer) -> set[int]:
@@ -165,14 +177,15 @@ def reached_ids(tokenizer: Tokenizer) -> set[int]:
     spec = tokenizer.to_spec()
     if spec.unmatched == "error":  # where text is dropped, the ids have other bytes
         tokenizer = Tokenizer.from_spec(replace(spec, unmatched="drop"))
-    tokens = {
-        i: token.decode() for i, token in enumerate(spec.vocab.ordinary_tokens) if token and not is_incomplete(token)
-    }
+    tokens = spec.vocab.ordinary_tokens
+    rest = np.array([i for i, token in enumerate(tokens) if token and not is_incomplete(token)])
     reached: set[int] = set()
     for following in _FOLLOWING:
-        rest = [i for i in tokens if i not in reached]
-        encoded = tokenizer.encode_ordinary_batch([tokens[i] + following for i in rest])
-        reached |= {i for i, ids in zip(rest, encoded, strict=True) if ids and ids[0] == i}
+        texts = [tokens[i].decode() + following for i in rest.tolist()]
+        ids, offsets = tokenizer.encode_batch_to_numpy(texts, allowed_special=())
+        is_reached = (np.append(ids, 0)[offsets[:-1]] == rest) & (np.diff(offsets) > 0)
+        reached.update(rest[is_reached].tolist())
+        rest = rest[~is_reached]
     return reached
 
 
@@ -201,9 +214,9 @@ def never_tokens(tokenizer: Tokenizer) -> Iterator[NeverToken]:
     ordinary = spec.vocab.ordinary_tokens
     specials = set(spec.vocab.special_tokens.values())
     merged = merged_alone(spec)
-    for token_id, token in enumerate(spec.vocab.tokens):
-        if token_id in specials:  # which may share its id with ordinary text
-            token = ordinary[token_id]
+    suspects = (merged != np.arange(len(merged))) | np.array([*map(is_incomplete, ordinary)]) | bool(normalizer)
+    for token_id in np.flatnonzero(suspects).tolist():
+        token = (ordinary if token_id in specials else spec.vocab.tokens)[token_id]  # an id can have ordinary text, too
         if not token:
             continue
         reason: Never | None = None
@@ -230,39 +243,44 @@ def is_part_of_utf8(part: bytes) -> bool:
     return len(part) - len(rest) <= 3 and not all(is_incomplete(rest + end) for end in _CHARACTER_ENDS)
 
 
-def script_of(token: bytes) -> str:
-    r"""Return the script of a token, or what it consists of instead, as `VocabFigures.scripts` has it.
+def count_scripts(tokens: Collection[bytes]) -> dict[str, int]:
+    r"""Return the number of tokens in each script, or of what they consist of instead, as `VocabFigures` has them.
 
-    >>> script_of(b" the"), script_of("2я".encode()), script_of(b"\xe2\x80"), script_of(b" 2024")
-    ('Latin', 'Cyrillic', 'part of a character', 'digits')
+    >>> count_scripts([b" the", "2я".encode(), b"\xe2\x80", b" 2024", b" of"])
+    {'Latin': 2, 'part of a character': 1, 'digits': 1, 'Cyrillic': 1}
     """
-    text = token.decode(errors="ignore")
-    scripts = {script for script in map(_script, text) if script}
-    if len(scripts) > 1:
-        return "mixed"
-    if scripts:
-        return scripts.pop()
-    if not text:
-        return "part of a character"
-    if text.isspace():
-        return "white space"
-    return "digits" if any(map(str.isdecimal, text)) else "punctuation and symbols"
+    texts = [text for token in tokens if (text := token.decode(errors="ignore"))]
+    joined = "".join(texts)
+    kind_of = np.zeros(sys.maxunicode + 1, np.uint8)
+    for character in set(joined):
+        kind_of[ord(character)] = _kind(character)
+    kinds = kind_of[np.frombuffer(joined.encode("utf-32-le"), "<u4")]
+    starts = np.cumsum([0, *map(len, texts)])[:-1]
+    highest = np.maximum.reduceat(kinds, starts)
+    lowest_script = np.minimum.reduceat(np.where(kinds < _OTHER_SCRIPT, len(_KINDS), kinds), starts)
+    numbers = np.bincount(np.where(lowest_script < highest, _MIXED, highest), minlength=len(_KINDS))
+    numbers[_PART] = len(tokens) - len(texts)
+    return {_KINDS[kind]: int(numbers[kind]) for kind in np.argsort(-numbers, kind="stable") if numbers[kind]}
 
 
-@cache
-def _script(character: str) -> str:
-    """Return the script of a letter; empty for characters that are no letters or in several scripts."""
-    if match := _scripts().match(character):
-        return "" if match.lastgroup == "several" else match.lastgroup.replace("_", " ")
-    return "other scripts" if character.isalpha() else ""
+def _kind(character: str) -> int:
+    """Return what a character is. Letters of several scripts are symbols."""
+    match = _scripts().match(character)
+    if match is None and character.isalpha():
+        return _OTHER_SCRIPT
+    if match is not None and match.lastindex <= len(_SCRIPTS):
+        return _OTHER_SCRIPT + int(match.lastindex)
+    if character.isspace():
+        return _WHITE_SPACE
+    return _DIGIT if character.isdecimal() else _SYMBOL
 
 
 @cache
 def _scripts() -> Any:
     import regex
 
-    scripts = [f"(?P<{name}>\\p{{Script={name}}})" for name in _SCRIPTS]
-    return regex.compile("|".join([*scripts, r"(?P<several>\p{Script=Common}|\p{Script=Inherited})"]))
+    scripts = [rf"(\p{{Script={name}}})" for name in _SCRIPTS]
+    return regex.compile("|".join([*scripts, r"(\p{Script=Common}|\p{Script=Inherited})"]))
 
 
 def _counts_at_ranks(tokenizer: Tokenizer) -> Iterator[RankCount]:
@@ -270,6 +288,6 @@ def _counts_at_ranks(tokenizer: Tokenizer) -> Iterator[RankCount]:
     if not vocab.merge_counts:
         return
     powers = 10 ** np.arange(len(str(vocab.merge_count)))
+    sides = vocab.packed_sides()
     for rank in sorted({*(powers - 1).tolist(), vocab.merge_count - 1}):
-        left, right = vocab.merges[rank]
-        yield RankCount(rank, left, right, vocab.merge_counts[rank])
+        yield RankCount(rank, sides[2 * rank], sides[2 * rank + 1], vocab.merge_counts[rank])

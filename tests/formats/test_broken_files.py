@@ -159,7 +159,7 @@ def edit_vocab(change: Callable[[dict[str, Any]], object]) -> Damage:
     [
         (edit(model=None), 'no "model" in it'),
         (edit(model=[]), 'no "model" in it'),
-        (edit(type=None), "a None model"),
+        (edit(type=None), "a 'WordPiece or Unigram' model"),
         (edit(type=["BPE"]), r"a ['BPE'] model"),
         (edit(vocab=[]), "model.vocab: need an object of token: id"),
         (edit(vocab={"a": "0"}), "model.vocab: need an object of token: id"),

@@ -195,7 +195,7 @@ def test_a_broken_config_is_one_line(decoder: Any, kimi: Path) -> None:
 
 def test_qwens_two_files_are_known_by_their_merges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vocab = Vocab.build([(b"t", b"h"), (b"th", b"e")])
-    monkeypatch.setattr(published, "_MERGES", {(2, hashlib.sha256(b"t h\nth e\n").hexdigest()): "qwen2"})
+    monkeypatch.setattr(published, "_MERGES", {hashlib.sha256(b"t h\nth e\n").hexdigest(): "qwen2"})
     save_files(vocab, tmp_path)
     tokenizer = Tokenizer.load(tmp_path)
     assert tokenizer.pattern == "qwen2"
@@ -285,7 +285,7 @@ def test_another_normalizer_than_that_of_the_known_files(tmp_path: Path, monkeyp
     """The ranks and merges of Qwen are also those of others, who use them without its normalizer."""
     ranks = write(tmp_path / "others.tiktoken")
     monkeypatch.setattr(published, "_RANKS", {hashlib.sha256(ranks.read_bytes()).hexdigest(): "qwen"})
-    monkeypatch.setattr(published, "_MERGES", {(2, hashlib.sha256(b"t h\nth e\n").hexdigest()): "qwen2"})
+    monkeypatch.setattr(published, "_MERGES", {hashlib.sha256(b"t h\nth e\n").hexdigest(): "qwen2"})
     save_files(Vocab.build([(b"t", b"h"), (b"th", b"e")]), tmp_path / "others")
     for path in (ranks, tmp_path / "others"):
         assert Tokenizer.load(path).normalizer == ("nfc",)

@@ -12,7 +12,6 @@ from bpeflow.look.charts import (
     bytes_per_token_curve,
     enough_size,
     expected_growth,
-    fit_heaps,
     merge_count_curve,
     token_lengths,
 )
@@ -49,13 +48,6 @@ def test_growth_in_random_order() -> None:
     generator = np.random.default_rng(0)
     drawn = np.mean([len(set(generator.permutation(corpus)[:40].tolist())) for _ in range(2000)])
     assert np.interp(40, sizes, distinct) == pytest.approx(drawn, rel=0.03)
-
-
-def test_heaps_law_is_found() -> None:
-    sizes = [10.0**power for power in range(2, 9)]
-    fit = fit_heaps((sizes, [3 * size**0.6 for size in sizes]))
-    assert fit == (pytest.approx(3), pytest.approx(0.6))
-    assert fit_heaps(([1.0, 2.0], [1.0, 2.0])) is None
 
 
 def test_merge_counts_without_those_that_are_unknown() -> None:

@@ -77,9 +77,9 @@ def check(tokenizer: Tokenizer, explanation: Explanation, ids: list[int]) -> Non
             assert border.reason == "no merge"
             assert (left.bytes, right.bytes) not in MERGES
             for missed in border.missed:
-                assert MERGES[missed.rank] == (missed.left, missed.right)
+                assert MERGES[missed.merge.rank] == (missed.merge.left, missed.merge.right)
                 assert missed.taken_by in piece.steps
-                assert missed.rank >= missed.taken_by.rank
+                assert missed.merge.rank >= missed.taken_by.rank
 
 
 @settings(max_examples=100)
@@ -115,7 +115,7 @@ def test_a_missed_merge_names_the_one_that_took_its_part(tokenizer: Tokenizer) -
     assert [token.bytes for token in explanation.tokens] == [b"ba", b"b"]
     [border] = explanation.borders
     [missed] = border.missed
-    assert (missed.left, missed.right, missed.rank) == (b"a", b"b", 4)
+    assert (missed.merge.left, missed.merge.right, missed.merge.rank) == (b"a", b"b", 4)
     assert (missed.taken_by.left, missed.taken_by.right, missed.taken_by.rank) == (b"b", b"a", 3)
 
 

@@ -61,59 +61,46 @@ def prefix_of(tokenizer: Tokenizer, merges: int) -> Tokenizer:
     """Return the tokenizer of the first merges, with the same special tokens."""
     specials = [*tokenizer.special_tokens]
     vocab = Vocab.build(tokenizer.merges[:merges], specials)
-    return Tokenizer(vocab, vocab.merges, pattern=tokenizer.pattern, whole_tokens=tokenizer.to_spec().whole_tokens)
+    return Tokenizer(vocab, vocab.merges, pattern=tokenizer.pattern)
 
 
-@pytest.mark.parametrize("whole", [False, True])
-def test_prefixes_yield_what_tokenizers_of_that_size_do(
-    trained: Tokenizer, whole: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prefixes_yield_what_tokenizers_of_that_size_do(trained: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpus_module, "_FIRST_SIZE", 17)  # 17 << 4 is 272
-    tokenizer = Tokenizer(trained.vocab, trained.merges, pattern="cl100k", whole_tokens=whole)
     counts = count(iter([TEXT]), "cl100k", ["<|endoftext|>"])
-    prefixes = inspect_corpus(tokenizer, counts).prefixes
+    prefixes = inspect_corpus(trained, counts).prefixes
     assert [(prefix.entries, prefix.merges) for prefix in prefixes] == [(257, 0), (272, 15), (290, 33)]
     for prefix in prefixes:
-        smaller = prefix_of(tokenizer, prefix.merges)
+        smaller = prefix_of(trained, prefix.merges)
         assert smaller.vocab_size == prefix.entries
         assert prefix.tokens == len(ordinary_ids(smaller, TEXT))
         assert prefix.bytes_per_token == counts.total_bytes / prefix.tokens
 
 
-def test_prefixes_of_whole_tokens_that_merging_does_not_yield(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpus_module, "_FIRST_SIZE", 129)  # 258
-    vocab = Vocab.build([(b"b", b"c"), (b"a", b"b"), (b"ab", b"c")])
-    tokenizer = Tokenizer(vocab, vocab.merges, whole_tokens=True)
-    prefixes = inspect_corpus(tokenizer, count(iter(["abc abc"]))).prefixes
-    for prefix in prefixes:
-        assert prefix.tokens == len(prefix_of(tokenizer, prefix.merges).encode("abc abc"))
-    assert [prefix.tokens for prefix in prefixes] == [7, 5, 4]
-
-
 @pytest.mark.slow
 @settings(max_examples=150)
-@given(
-    words=words(), whole=st.booleans(),
-    joined=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=8),
-)  # fmt: skip
+@given(words=words(), joined=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=8))
 def test_prefixes_of_any_merges_yield_what_their_tokenizers_do(
-    words: dict[bytes, int], whole: bool, joined: list[tuple[int, int]]
+    words: dict[bytes, int], joined: list[tuple[int, int]]
 ) -> None:
-    """Several merges may make the same string, and some make none in any text."""
+    """Some merges make their tokens in no text."""
     known, merges = [b"a", b"b", b"c"], []
     for left, right in joined:
         merges.append((known[left % len(known)], known[right % len(known)]))
         known.append(b"".join(merges[-1]))
-    specs = [
-        TokenizerSpec(Vocab.build(merges[:n], reuse_tokens=True), whole_tokens=whole) for n in range(len(merges) + 1)
-    ]
+    specs = [TokenizerSpec(Vocab.build(merges[:n], reuse_tokens=True)) for n in range(len(merges) + 1)]
     tokenizer = Tokenizer.from_spec(specs[-1])
     found = tokens_of_prefixes(tokenizer, token_occurrences(tokenizer, PretokenCounts.from_mapping(words)))
+    assert (found is None) == (len({*known}) < len(known))
     assume(found is not None)
     entries, tokens = found
     assert entries.tolist() == [len(spec.vocab) for spec in specs]
     pieces = [encode_words(spec, words) for spec in specs]
     assert tokens.tolist() == [sum(count * len(each[word]) for word, count in words.items()) for each in pieces]
+
+
+def test_whole_tokens_have_no_prefixes(trained: Tokenizer) -> None:
+    tokenizer = Tokenizer(trained.vocab, trained.merges, whole_tokens=True)
+    assert inspect_corpus(tokenizer, PretokenCounts.from_mapping({"low": 1})).prefixes == ()
 
 
 def test_merges_before_their_parts_have_no_prefixes() -> None:

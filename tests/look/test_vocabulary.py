@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from real_data import real_data
 
 from bpeflow import Tokenizer
-from bpeflow.look.vocabulary import inspect_vocab, is_part_of_utf8, never_tokens, reached_ids, script_of
+from bpeflow.look.vocabulary import count_scripts, inspect_vocab, is_part_of_utf8, never_tokens, reached_ids
 from bpeflow.vocab import Merge, Vocab
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}
@@ -121,7 +121,15 @@ def test_what_utf8_excludes_is_part_of_none(part: bytes) -> None:
     ],
 )
 def test_scripts(token: bytes, script: str) -> None:
-    assert script_of(token) == script
+    scripts = count_scripts([b"\n", token, "世".encode(), b" "])
+    expected = {"white space": 2, "Han": 1}
+    assert scripts == expected | {script: expected.get(script, 0) + 1}
+    assert count_scripts([token]) == {script: 1}
+
+
+def test_parts_of_characters_are_in_no_script() -> None:
+    assert count_scripts([]) == {}
+    assert count_scripts([b"\xe6", b"\x97"]) == {"part of a character": 2}
 
 
 def test_figures_of_a_trained_tokenizer() -> None:
