@@ -175,23 +175,21 @@ def add_special_tokens(vocab: Vocab, special_tokens: str | Mapping[str, int | No
         special_tokens = (special_tokens,)
     if isinstance(special_tokens, bytes) or not isinstance(special_tokens, Iterable):
         raise InputTypeError(f"special_tokens is {special_tokens!r}; it must be a list of strings, or map them to ids")
-    listed = (
-        special_tokens.items() if isinstance(special_tokens, Mapping) else [(text, None) for text in special_tokens]
-    )
-    if not listed:
+    chosen = special_tokens if isinstance(special_tokens, Mapping) else dict.fromkeys(special_tokens)
+    if not chosen:
         return vocab
-    encoded = [(special, special_bytes(special), token_id) for special, token_id in listed]
+    encoded = {special: special_bytes(special) for special in chosen}
     ids = dict(vocab.special_tokens)
     tokens = list(vocab.tokens)
-    for special, token, token_id in encoded:
+    for special, token_id in chosen.items():
         if token_id is not None:
-            _place(special, token, token_id, tokens, ids)
-    missing = {special: token for special, token, _ in encoded if special not in ids}
+            _place(special, encoded[special], token_id, tokens, ids)
+    missing = encoded.keys() - ids.keys()
     known = dict(zip(reversed(tokens), reversed(range(len(tokens))), strict=True)) if missing else {}
-    for special, token in missing.items():
-        if token in known:
+    for special, token in encoded.items():
+        if special in missing and token in known:
             ids[special] = known[token]
-        else:
+        elif special in missing:
             ids[special] = len(tokens)
             if b"" in known:
                 log.info(

@@ -18,7 +18,7 @@ from typing import Any
 
 from bpeflow._util.atomic import write_text
 from bpeflow._util.delimiters import BEGIN_OF_TEXT, PADDING, end_of_document
-from bpeflow._util.text import close_matches, short_repr, suggestion
+from bpeflow._util.text import short_repr, suggestion
 from bpeflow.config import TransformersSettings
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import huggingface
@@ -92,11 +92,10 @@ def _roles(spec: TokenizerSpec, options: TransformersSettings) -> dict[str, str]
 
 
 def _nearest(given: str, spec: TokenizerSpec) -> str:
-    specials = list(spec.vocab.special_tokens)
+    specials = spec.vocab.special_tokens
     if not specials:
         return ", which has none; add it with Tokenizer.with_special_tokens, or special_tokens when training"
-    close = close_matches(given, specials, n=3)
-    return f"; did you mean {' or '.join(close)}?" if close else f"; it has {', '.join(map(short_repr, specials[:10]))}"
+    return suggestion(given, specials) or f"; it has {', '.join(map(short_repr, [*specials][:10]))}"
 
 
 def _special_tokens(spec: TokenizerSpec, roles: dict[str, str]) -> dict[str, Any]:

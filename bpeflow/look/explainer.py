@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
@@ -84,25 +85,19 @@ class Explainer:
         """Merge a pre-token as `PretokenMerging` does, and record each step."""
         merging = PretokenMerging(pretoken, self._vocab.byte_ids, self._merges)
         steps: list[Step] = []
-        missed: dict[int, list[Missed]] = {}
+        missed: defaultdict[int, list[Missed]] = defaultdict(list)
 
         def step(rank: int, result: int, position: int) -> Step:
-            return Step(rank, self._counts[rank], *self._vocab.merges[rank], result, position, self._stage(rank))
-
-        def miss(position: int, taken_by: Step) -> None:
-            """Note down the merge of the token at `position` with the next one, which is now impossible."""
-            if merge := merging.find(position):
-                entry = Missed(step(*merge, position), taken_by)
-                missed.setdefault(merging.following[position], []).append(entry)
+            stage = None if self._second_stage is None else 1 + (rank >= self._second_stage)
+            return Step(rank, self._counts[rank], *self._vocab.merges[rank], result, position, stage)
 
         for merge in merging.steps():
-            steps.append(step(*merge))
-            for position in (merging.previous[steps[-1].start], merging.following[steps[-1].start]):
-                miss(position, steps[-1])
+            applied = step(*merge)
+            steps.append(applied)
+            for position in (merging.previous[applied.start], merging.following[applied.start]):
+                if taken := merging.find(position):  # a merge with the next token, impossible from now on
+                    missed[merging.following[position]].append(Missed(step(*taken, position), applied))
         starts = [position for position, token_id in enumerate(merging.ids) if token_id is not None]
         parts = [pretoken[start:end] for start, end in pairwise([*starts, len(pretoken)])]
-        borders = tuple(Border("no merge", None, tuple(missed.get(start, ()))) for start in starts[1:])
+        borders = tuple(Border("no merge", None, tuple(missed[start])) for start in starts[1:])
         return _Merged("pre-token", [i for i in merging.ids if i is not None], parts, tuple(steps), borders)
-
-    def _stage(self, rank: int) -> int | None:
-        return None if self._second_stage is None else 1 + (rank >= self._second_stage)

@@ -283,8 +283,8 @@ def _sources(run: RunData) -> Iterator[str]:
 
 def _samples(run: RunData) -> Iterator[str]:
     """Yield some pieces of text in tokens: of a single source several, of several sources one each."""
-    found = {source: [text for text in map(str.strip, texts) if text] for source, texts in run.sample.texts.items()}
-    found = {source: texts for source, texts in found.items() if texts}
+    stripped = {source: [*filter(None, map(str.strip, texts))] for source, texts in run.sample.texts.items()}
+    found = {source: texts for source, texts in stripped.items() if texts}
     if run.tokenizer is None or not found:
         return
     explainer = Explainer(run.tokenizer, run.report.second_stage)

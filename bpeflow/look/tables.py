@@ -80,8 +80,7 @@ def print_table(console: Console, headings: Sequence[str], rows: Iterable[Sequen
     figures = [column for column in range(len(headings)) if column not in keys]
     room = console.width + _GAP - sum(widths[column] for column in keys)
     if room < max((widths[column] for column in figures), default=0):
-        text_width = console.width // (2 * len(keys)) + _GAP  # half of the width for text
-        room = console.width + _GAP - sum(min(widths[column], text_width) for column in keys)
+        room = console.width // 2  # text is folded to the other half
     blocks: list[list[int]] = [[]]
     for column in figures:
         if blocks[-1] and sum(widths[other] for other in (*blocks[-1], column)) > room:

@@ -910,9 +910,8 @@ class Tokenizer:
         return bpeflow.Explainer(self)
 
     def _specials(self, data: Utf8, allowed: SpecialChoice, disallowed: SpecialChoice) -> SpecialTokens:
-        if not disallowed:
-            return self._every_special if allowed == "all" else self._control.allowed(allowed)
-        check_disallowed(data, self._control.disallowed(allowed, disallowed))
+        if disallowed:
+            check_disallowed(data, self._control.disallowed(allowed, disallowed))
         return self._control.allowed(allowed)
 
     # ---- decoding ----

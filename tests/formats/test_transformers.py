@@ -269,7 +269,7 @@ def test_a_file_is_written_alone(tokenizer: Tokenizer, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"eos": "<|end_of_text|>"}, r"^eos: '<\|end_of_text\|>' is not a special token of .*; did you mean <\|endoft"),
+        ({"eos": "<|end_of_text|>"}, r"^eos: '<\|end_of_text\|>' is not a special token of .*; did you mean '<"),
         ({"pad": "the"}, r"^pad: 'the' is not a special token of the tokenizer; it has '<\|endoftext\|>', '<\|im_s"),
         ({"max_length": 0}, "^max_length: must be at least 1, found 0"),
         ({"eos": 5}, "^eos: must be a valid string, found 5"),

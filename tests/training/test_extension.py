@@ -130,7 +130,7 @@ def test_a_token_that_no_merge_makes_keeps_its_id_if_a_new_merge_makes_it(
     for text, ids in (("abcd", [257]), ("abcde", [260]), ("abcdabcd", [257, 257])):
         assert tokenizer.encode(text) == ids == huggingface_encoder(tmp_path / "tokenizer.json")(text)
     with pytest.raises(FormatError, match="tiktoken has only ranks, no list of merges, and would merge differently"):
-        formats.save(tokenizer.to_spec(), tmp_path, "tiktoken")
+        formats.save(tokenizer.to_spec(), tmp_path / "x.tiktoken")
 
 
 def test_several_merges_of_one_token_are_extended(backend: MergeBackend) -> None:
