@@ -17,7 +17,7 @@ import pytest
 from pydantic import ValidationError
 
 import bpeflow
-from bpeflow import PretokenCounts, StreamDecoder, Tokenizer, Vocab, errors
+from bpeflow import PretokenCounts, Tokenizer, Vocab, errors
 from bpeflow._util.atomic import name_errors
 from bpeflow.counting.segments import write_segment
 from bpeflow.counting.shards import PARTITIONS, Shard
@@ -149,22 +149,16 @@ def test_no_special_tokens_may_be_none() -> None:
         ),
         (lambda t: t.decode_stream(5), r"a stream of ids must be an iterable of integers, not int"),
         (lambda t: list(t.decode_stream([65, "a"])), r"at index 1 of the stream: 'a' is not a token id"),
-        (lambda t: t.stream_decoder().feed(True), r"True is not a token id"),
         (lambda t: Tokenizer.train(["corpus.txt", b"abc"], 280), r"a list of paths and documents \('corpus.txt' and"),
         (lambda t: bpeflow.count([{"text": "abc"}, Path("a.txt")]), r"a list of paths and documents \("),
-        (lambda t: t.encode(b"abc"), r"not bytes; decode it, or use encode_to_numpy, which takes bytes in UTF-8"),
-        (lambda t: t.encode_batch([["a"]]), r"at index 0 .* not list; encode_batch takes a list of str"),
+        (lambda t: t.encode(b"abc"), r"text to encode must be a str, not bytes"),
+        (lambda t: t.encode_batch([["a"]]), r"at index 0 .* a str, not list"),
         (lambda t: t.decode_batch("ab"), r"not str; encode and decode take a single one"),
         (lambda t: t.encode_batch(np.array("abc")), r"a batch must be a list, .* not ndarray"),
         (lambda t: t.encode_batch({"a": "b"}), r"a batch must be a list, or iterable in order, not dict"),
         (lambda t: t.encode_batch_to_numpy({"a"}), r"a batch must be a list, or iterable in order, not set"),
         (lambda t: t.encode_iterable(5), r"pieces of a text must be an iterable of str, not int"),
         (lambda t: t.encode_iterable("a"), r"must be an iterable of str, not str; for a single text use encode"),
-        (lambda t: t.encode("a", add_special_tokens=False), r"encode\(\) has no parameter .*; leave it out: none are"),
-        (lambda t: t.encode("a", allow_special=()), r"has no parameter .*; did you mean 'allowed_special'\?"),
-        (lambda t: t.encode_batch(["a"], threads=2), r"encode_batch\(\) has no .*; did you mean 'num_threads'\?"),
-        (lambda t: t.encode_batch(["a"], return_tensors="pt"), r"; use encode_batch_to_numpy\(texts, padded=True\)"),
-        (lambda t: t.encode_batch_to_numpy(["a"], padding=1), r"; use encode_batch_to_numpy\(texts, padded=True\)"),
         (lambda t: t.id_to_token("a"), r"an id is an integer, not str; for a token use token_to_id"),
         (lambda t: t.id_to_token(1.5), r"an id is an integer, not float"),
         (lambda t: 5 in t, r"a token is str or bytes, not int; for an id use id_to_token"),
@@ -180,7 +174,7 @@ def test_no_special_tokens_may_be_none() -> None:
         (lambda t: bpeflow.Vocab.build([], [5]), r"special token 5 is int, not str"),
         (lambda t: t.encode_iterable({"a": 1}), r"pieces of a text must be an iterable of str, not dict"),
         (lambda t: t.decode_batch({0: [97]}), r"a batch must be a list, or iterable in order, not dict"),
-        (lambda t: t.count_tokens(Path(__file__)), r"not PosixPath; to encode a file use encode_file"),
+        (lambda t: t.count_tokens(Path(__file__)), r"not PosixPath"),
         (lambda t: t.encode_documents(None, "a.bin"), r"documents is a single NoneType; pass a list"),
         (lambda t: bpeflow.evaluate(t, b"a.txt"), r"the corpus is b'a.txt': give a file"),
         (lambda t: bpeflow.evaluate(t, __file__, baseline=t), r"baseline is .*; it must be a path"),
@@ -200,8 +194,6 @@ def test_no_special_tokens_may_be_none() -> None:
         (lambda t: PretokenCounts.read(None), r"path is None; it must be a path"),
         (lambda t: PretokenCounts.load(5), r"path is 5; it must be a path"),
         (lambda t: PretokenCounts.from_mapping({"a": 1}).save(""), r"path is ''; it must be a path"),
-        (lambda t: StreamDecoder(None), r"None returns no bytes of ids; use tokenizer.stream_decoder\(\)"),
-        (lambda t: StreamDecoder(t.decode), r"returns no bytes of ids; use tokenizer.stream_decoder\(\)"),
         (lambda t: bpeflow.load_tokens(5), r"path is 5; it must be a path"),
         (lambda t: bpeflow.load_shards(None), r"path is None; it must be a path"),
     ],
@@ -262,8 +254,8 @@ def test_the_ending_of_a_file_may_be_in_capitals(tokenizer: Tokenizer, tmp_path:
         assert Tokenizer.load(tmp_path / name) == tokenizer
 
 
-def test_a_name_that_is_not_a_path_has_the_way_to_load_it(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    with pytest.raises(TokenizerNotFoundError, match=r"^o200k: no such .*; from_pretrained takes published names$"):
+def test_a_missing_tokenizer_has_an_error_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(TokenizerNotFoundError, match=r"^o200k: no such file or folder$"):
         Tokenizer.load("o200k")
     with pytest.raises(TokenizerNotFoundError, match=r"no tokenizer in this folder; need one of [^;]*$"):
         Tokenizer.load(tmp_path)
@@ -331,12 +323,7 @@ def test_settings_that_cannot_work_are_refused_before_anything_is_read(settings:
         Tokenizer.train(documents(), 300, **settings)
 
 
-def test_ways_of_handling_errors_are_checked_at_once(tokenizer: Tokenizer) -> None:
-    for call in (tokenizer.decode, tokenizer.decode_stream):
-        with pytest.raises(
-            errors.ConfigError, match=r"errors is 'nonsense'; it must be a name that bytes.decode takes"
-        ):
-            call([65], "nonsense")
+def test_an_unknown_id_of_a_stream_is_named_with_its_index(tokenizer: Tokenizer) -> None:
     with pytest.raises(errors.UnknownTokenError, match=r"^at index 1 of the stream: unknown id 99999: the vocabulary"):
         list(tokenizer.decode_stream([65, 99999]))
 

@@ -274,11 +274,7 @@ def _read_vocab(model: Part, specials: dict[str, int]) -> Vocab:
         raise model["merges"].need("a list")
     merge_ids = find_merge_ids(merges, ids, lambda index: f"{path}: model.merges[{index}]")
     if has_duplicates(merge_ids[:, :2].copy().view(np.uint64).ravel()):
-        ranks: dict[tuple[int, ...], int] = {}
-        for rank, pair in enumerate(map(tuple, merge_ids[:, :2].tolist())):
-            if (first := ranks.setdefault(pair, rank)) < rank:
-                same = f"{short_repr(merges[rank])} is the same as merge {first}"
-                raise FormatError(f"{path}: model.merges[{rank}]: {same}")
+        raise model["merges"].error("two merges are the same")
     return vocab_of_forms(path, ids, specials, merges, merge_ids)
 
 

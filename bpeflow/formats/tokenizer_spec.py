@@ -191,11 +191,6 @@ def add_special_tokens(vocab: Vocab, special_tokens: str | Mapping[str, int | No
             ids[special] = known[token]
         elif special in missing:
             ids[special] = len(tokens)
-            if b"" in known:
-                log.info(
-                    "special token %s gets id %d, after all others; to choose a free one, give special_tokens={%r: %d}",
-                    *(short_repr(special), len(tokens), special, known[b""]),
-                )
             tokens.append(token)
     return vocab if ids == vocab.special_tokens else vocab.replaced(tokens=tokens, special_tokens=ids)
 

@@ -81,21 +81,13 @@ def _roles(spec: TokenizerSpec, options: TransformersSettings) -> dict[str, str]
     for role, default in defaults.items():
         given: str | None = getattr(options, role)
         if given is not None and given not in specials:
-            raise ConfigError(
-                f"{role}: {short_repr(given)} is not a special token of the tokenizer{_nearest(given, spec)}"
-            )
+            hint = suggestion(given, specials) or f"; it has {', '.join(map(short_repr, [*specials][:10])) or 'none'}"
+            raise ConfigError(f"{role}: {short_repr(given)} is not a special token of the tokenizer{hint}")
         if token := given or default:
             roles[role] = token
     if options.add_bos and "bos" not in roles:
         raise ConfigError("add_bos: there is no token to add; give bos, a special token of the tokenizer")
     return roles
-
-
-def _nearest(given: str, spec: TokenizerSpec) -> str:
-    specials = spec.vocab.special_tokens
-    if not specials:
-        return ", which has none; add it with Tokenizer.with_special_tokens, or special_tokens when training"
-    return suggestion(given, specials) or f"; it has {', '.join(map(short_repr, [*specials][:10]))}"
 
 
 def _special_tokens(spec: TokenizerSpec, roles: dict[str, str]) -> dict[str, Any]:

@@ -185,11 +185,7 @@ def _unfit_ids(path: Path, ids: Collection[int], tokens: Iterable[str | bytes]) 
     if count > 1:
         first, second, *_ = (token for i, token in zip(ids, tokens, strict=True) if i == token_id)
         return FormatError(f"{path}: two tokens have id {token_id}: {short_repr(first)} and {short_repr(second)}")
-    lowest, highest = min(ids), max(ids)
-    if lowest < 0:
-        token = next(token for i, token in zip(ids, tokens, strict=True) if i == lowest)
-        return FormatError(f"{path}: {short_repr(token)} has the negative id {lowest}")
-    return FormatError(f"{path}: ids up to {highest}, but only {len(ids)} tokens")
+    return FormatError(f"{path}: ids from {min(ids)} to {max(ids)}, but only {len(ids)} tokens")
 
 
 def has_duplicates(values: NDArray[Any]) -> bool:

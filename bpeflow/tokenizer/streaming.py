@@ -10,12 +10,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from bpeflow._util.text import short_repr
 from bpeflow.errors import InputTypeError, PatternTimeoutError, UnknownTokenError, UnmatchedTextError
 from bpeflow.pretokenize.cutter import load_cutter
 from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.tokenizer.special_tokens import SpecialTokens, check_disallowed
-from bpeflow.tokenizer.validate import check_error_handler, to_utf8
+from bpeflow.tokenizer.validate import to_utf8
 
 #: Characters that are gathered and encoded at a time. More: fewer calls. Fewer: less memory. A stream may use 1 MB for
 #: the text, its UTF-8 form, the ids and the cache.
@@ -105,15 +104,7 @@ class StreamDecoder:
         Args:
             decode_bytes: a function that returns the bytes of ids, such as `Tokenizer.decode_bytes`.
             errors: what to do with bytes that are not UTF-8, as for `bytes.decode`.
-
-        Raises:
-            ConfigError: there is no such way of handling errors.
-            InputTypeError: `decode_bytes` is not such a function.
         """
-        check_error_handler(errors)
-        if not callable(decode_bytes) or not isinstance(decode_bytes([]), bytes):
-            given = short_repr(decode_bytes)
-            raise InputTypeError(f"{given} returns no bytes of ids; use tokenizer.stream_decoder()")
         self._decode_bytes = decode_bytes
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors)
 
@@ -128,8 +119,6 @@ class StreamDecoder:
             UnknownTokenError: an id is not in the vocabulary.
             InputTypeError: an id is not an integer.
         """
-        if isinstance(ids, bool | str):
-            raise InputTypeError(f"{short_repr(ids)} is not a token id (an integer)")
         one = hasattr(ids, "__index__") and not getattr(ids, "ndim", 0)
         return self._decoder.decode(self._decode_bytes([ids] if one else ids))  # type: ignore[arg-type,list-item]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -23,7 +23,6 @@ from bpeflow.errors import (
     InputTypeError,
     NativeUnavailableError,
     SpecialTokenError,
-    TokenizerNotFoundError,
     UnknownTokenError,
 )
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens, tokenizer_hash
@@ -45,16 +44,13 @@ from bpeflow.tokenizer.validate import (
     NO_BATCH,
     Ids,
     as_utf8,
-    check_error_handler,
     documents_of,
     for_each,
-    hint_for,
     is_integer,
     list_of,
     make_vocab,
     smallest_dtype,
     to_utf8,
-    unknown_keyword,
     validate_dtype,
     validate_ids,
 )
@@ -64,7 +60,7 @@ if TYPE_CHECKING:
     import tiktoken
     import tokenizers
     import transformers
-    from typing_extensions import Never, Self, Unpack
+    from typing_extensions import Self, Unpack
 
     from bpeflow.tokenizer.padding import Padding
 
@@ -315,11 +311,7 @@ class Tokenizer:
         """
         from bpeflow.formats import any_format
 
-        try:
-            spec = any_format.load(source, pattern, special_tokens or (), known, normalizer)
-        except TokenizerNotFoundError as error:
-            hint = "" if Path(str(source)).exists() else "; from_pretrained takes published names"
-            raise TokenizerNotFoundError(f"{error}{hint}") from None
+        spec = any_format.load(source, pattern, special_tokens or (), known, normalizer)
         return cls.from_spec(spec, encoder=encoder, cache_bytes=cache_bytes)
 
     from_file = load
@@ -559,19 +551,6 @@ class Tokenizer:
     def _hash(self) -> str:
         return tokenizer_hash(self._spec)
 
-    if not TYPE_CHECKING:  # which would take misspelt methods and calls for correct
-
-        def __call__(self, *_: object, **__: object) -> NoReturn:
-            """Raise `TypeError` with the names of the methods."""
-            raise TypeError(
-                "a Tokenizer is not called: encode(text) returns ids, encode_batch_to_numpy(texts, padded=True) a "
-                "matrix, and to_transformers() a tokenizer that is called"
-            )
-
-        def __getattr__(self, name: str) -> Any:
-            kind = type(self)
-            raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}{hint_for(name, dir(kind))}")
-
     def __repr__(self) -> str:
         specials = f", {len(self.special_tokens)} special" if self.special_tokens else ""
         normalizer = f", normalizer={', '.join(self.normalizer)!r}" if self.normalizer else ""
@@ -586,7 +565,6 @@ class Tokenizer:
         *,
         allowed_special: SpecialChoice = "all",
         disallowed_special: SpecialChoice = (),
-        **_unknown: Never,
     ) -> list[int]:
         """Return the ids of a text.
 
@@ -603,8 +581,6 @@ class Tokenizer:
             PatternTimeoutError: the pattern takes too long, as a pattern from an untrusted file may.
             SpecialTokenError: the text has a disallowed special token, or a name is not a special token.
         """
-        if _unknown:  # such as add_special_tokens=False, from other libraries
-            raise unknown_keyword(self.encode, _unknown)
         data = to_utf8(text)
         if allowed_special == "all" and not disallowed_special:  # without a call, which a short text would notice
             return self._encoder.encode(data, self._every_special)
@@ -651,15 +627,12 @@ class Tokenizer:
         allowed_special: SpecialChoice = "all",
         disallowed_special: SpecialChoice = (),
         num_threads: int | None = None,
-        **_unknown: Never,
     ) -> list[list[int]]:
         """Return the ids of each text, encoded in `num_threads` threads, by default one per core.
 
         `encode_batch_to_numpy` is several times as fast, because it makes no lists, and with ``padded=True`` it returns
         a matrix. Raises as `encode` does, with the index of the text in the message.
         """
-        if _unknown:
-            raise unknown_keyword(self.encode_batch, _unknown)
         batch = list_of(texts)
         encoded: list[list[int]] = []
         for group, ends in self._encode_texts(batch, allowed_special, disallowed_special, self._dtype, num_threads):
@@ -676,7 +649,6 @@ class Tokenizer:
         disallowed_special: SpecialChoice = (),
         dtype: DTypeLike | None = None,
         num_threads: int | None = None,
-        **_unknown: Never,
     ) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Return the ids of many texts in one array, encoded in several threads.
 
@@ -708,8 +680,6 @@ class Tokenizer:
         (array([[108, 257, 256],
                [108, 257, 101]], dtype=uint16), array([2, 3]))
         """
-        if _unknown:
-            raise unknown_keyword(self.encode_batch_to_numpy, _unknown)
         padding = bpeflow.Padding.of(padded, self.vocab)  # errors before any work
         ids_dtype = self._dtype if dtype is None else validate_dtype(dtype, self._tokens)
         batch = list_of(texts)
@@ -928,10 +898,7 @@ class Tokenizer:
         Raises:
             UnknownTokenError: an id is not in the vocabulary. The message has the id and its index.
             InputTypeError: `ids` are not integers.
-            ConfigError: there is no such way of handling errors.
         """
-        if errors != "replace":
-            check_error_handler(errors)
         return self.decode_bytes(ids, skip_special_tokens=skip_special_tokens).decode("utf-8", errors)
 
     def decode_bytes(self, ids: Ids, *, skip_special_tokens: bool = False) -> bytes:

@@ -1,4 +1,4 @@
-"""Validation of users' arguments: text, ids, dtypes, vocabularies, batches and names of attributes.
+"""Validation of users' arguments: text, ids, dtypes, vocabularies and batches.
 
 Each function returns the argument in the form that the rest of the package works with, or raises an error that says
 what is wrong and where.
@@ -6,20 +6,16 @@ what is wrong and where.
 
 from __future__ import annotations
 
-import codecs
-import io
-import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from mmap import mmap
 from operator import index as as_integer
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from bpeflow._util.text import short_repr, suggestion
+from bpeflow._util.text import short_repr
 from bpeflow.errors import (
     ConfigError,
     FormatError,
@@ -36,59 +32,7 @@ from bpeflow.vocab import MOST_GAPS, Merge, Vocab, as_merges
 #: Ids to decode.
 Ids = Iterable[int] | NDArray[Any]
 
-_AS_MATRIX = (
-    "encode_batch_to_numpy(texts, padded=True), which returns a matrix; bpeflow.Padding sets its length, side and "
-    "truncation"
-)
-
-#: How bpeflow writes what methods and properties of other tokenizers do.
-_OTHER_NAMES = {
-    "add_special_tokens": "with_special_tokens([…])",
-    "add_tokens": "with_special_tokens([…])",
-    "added_tokens": "special_tokens",
-    "all_special_ids": "special_tokens.values()",
-    "all_special_tokens": "special_tokens",
-    "batch_decode": "decode_batch(…)",
-    "batch_encode_plus": "encode_batch(…)",
-    "convert_ids_to_tokens": "id_to_token(id)",
-    "convert_tokens_to_ids": "token_to_id(token)",
-    "decode_single_token_bytes": "id_to_token(id)",
-    "encode_as_ids": "encode(text)",
-    "enable_padding": _AS_MATRIX,
-    "enable_truncation": _AS_MATRIX,
-    "encode_plus": "encode(text)",
-    "encode_single_token": "token_to_id(token)",
-    "eos_token_id": "eot_token",
-    "eot_token_id": "eot_token",
-    "get_vocab": "vocab, a mapping from id to bytes, or vocab.token_ids",
-    "get_vocab_size": "vocab_size",
-    "model_max_length": _AS_MATRIX,
-    "n_words": "vocab_size",
-    "pad_token": "special_tokens",
-    "pad_token_id": "special_tokens['<|pad|>']",
-    "save_model": "save(folder)",
-    "save_pretrained": "save(folder, 'huggingface')",
-    "special_tokens_set": "special_tokens",
-    "to_file": "save(path)",
-    "to_str": "save('tokenizer.json') or to_tokenizers()",
-    "token_byte_values": "vocab.values()",
-    "tokenize": "explain(text), or [tokenizer.id_to_token(i) for i in tokenizer.encode(text)]",
-}
-
-#: What to write instead of keyword arguments of other tokenizers.
-_OTHER_KEYWORDS = {
-    "add_special_tokens": "leave it out: none are added, and allowed_special decides on those in the text",
-    **dict.fromkeys(("max_length", "padding", "return_tensors", "truncation"), f"use {_AS_MATRIX}"),
-}
-
 _BYTES = (bytes, bytearray, memoryview, mmap)
-
-#: What to do with what is not a text.
-_OTHER_TEXTS: dict[Any, str] = {
-    list | tuple: "; encode_batch takes a list of str",
-    bytes | bytearray: "; decode it, or use encode_to_numpy, which takes bytes in UTF-8",
-    os.PathLike | io.IOBase: "; to encode a file use encode_file",
-}
 
 #: Iterables that are not a sequence of texts, or of lists of ids: their items are in no order, or not what is meant.
 NO_BATCH = (str, bytes, set, frozenset, Mapping)
@@ -113,8 +57,7 @@ def to_utf8(text: str, start: int = 0, taken: str = "a str") -> bytes:
         InvalidTextError: `text` has a lone surrogate.
     """
     if not isinstance(text, str):
-        hint = next((hint for kinds, hint in _OTHER_TEXTS.items() if isinstance(text, kinds)), "")
-        raise InputTypeError(f"text to encode must be {taken}, not {type(text).__name__}{hint}")
+        raise InputTypeError(f"text to encode must be {taken}, not {type(text).__name__}")
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -181,16 +124,6 @@ def _invalid_id_error(ids: Any, tokens: int) -> InputTypeError | UnknownTokenErr
     return InputTypeError("ids to decode must be a sequence of integers")
 
 
-def check_error_handler(errors: str) -> None:
-    """Raise `ConfigError` unless `errors` is a way of handling bytes that are not UTF-8, as for `bytes.decode`."""
-    try:
-        codecs.lookup_error(errors)
-    except (LookupError, TypeError):
-        raise ConfigError(
-            f"errors is {short_repr(errors)}; it must be a name that bytes.decode takes, such as 'replace' or 'strict'"
-        ) from None
-
-
 def is_integer(value: object) -> bool:
     """Return whether a value is an integer, also one of numpy's, and not a bool."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
@@ -229,8 +162,7 @@ def make_vocab(vocab: Mapping[int, bytes] | Vocab, merges: Iterable[Merge]) -> V
         FormatError: an id is negative or far larger than the number of tokens.
     """
     if not isinstance(vocab, Mapping):  # a `Vocab` is one
-        hint = "; Tokenizer.from_files reads files" if isinstance(vocab, str | Path) else ""
-        raise InputTypeError(f"vocab must be a mapping from id to bytes, not {type(vocab).__name__}{hint}")
+        raise InputTypeError(f"vocab must be a mapping from id to bytes, not {type(vocab).__name__}")
     if isinstance(vocab, Vocab):
         pairs = as_merges(merges)
         return vocab if pairs == vocab.merges else vocab.replaced(merges=pairs, merge_counts=None)
@@ -282,20 +214,3 @@ def for_each(work: Callable[[Item], Result], batch: Iterable[Item]) -> list[Resu
     except (InputTypeError, InvalidTextError, PatternTimeoutError, SpecialTokenError, UnknownTokenError) as error:
         raise type(error)(f"at index {len(results)} of the batch: {error}") from None
     return results
-
-
-# ---- names ----
-
-
-def unknown_keyword(method: Callable[..., Any], unknown: Mapping[str, Any]) -> InputTypeError:
-    """Return the error for keyword arguments that a method of `Tokenizer` does not have."""
-    name = next(iter(unknown))
-    hint = f"; {_OTHER_KEYWORDS[name]}" if name in _OTHER_KEYWORDS else suggestion(name, method.__kwdefaults__ or ())
-    return InputTypeError(f"{method.__name__}() has no parameter {name!r}{hint}")
-
-
-def hint_for(name: str, known: Iterable[str]) -> str:
-    """Return what to use instead of a name, as the end of a message; empty if nothing is like it."""
-    if name in _OTHER_NAMES:
-        return f"; use {_OTHER_NAMES[name]}"
-    return "" if name.startswith("_") else suggestion(name, [other for other in known if not other.startswith("_")])

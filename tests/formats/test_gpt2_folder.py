@@ -152,7 +152,7 @@ def test_a_truncated_file_is_refused(tmp_path: Path, name: str, share: float) ->
         ({"special_tokens": {"<s>": "256"}}, "special_tokens: need an object of text: id"),
         ({"special_tokens": {"<s>": 257}}, "two tokens have id 257: b'th' and b'<s>'"),
         ({"special_tokens": {"<t>": 256}}, "two tokens have id 256: b'<s>' and b'<t>'"),
-        ({"special_tokens": {"<s>": 256, "<t>": 9999999}}, "ids up to 9999999, but only 262 tokens"),
+        ({"special_tokens": {"<s>": 256, "<t>": 9999999}}, "ids from 0 to 9999999, but only 262 tokens"),
         ({"hidden_tokens": {"259": "x"}}, "unknown key 'hidden_tokens'"),
     ],
 )

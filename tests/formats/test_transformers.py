@@ -293,9 +293,7 @@ def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: s
 
 
 def test_a_tokenizer_without_special_tokens_has_no_roles_to_give(tmp_path: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=r"^eos: '<s>' is not .*, which has none; add it with Tokenizer\.with_special"
-    ):
+    with pytest.raises(ConfigError, match=r"^eos: '<s>' is not a special token of the tokenizer; it has none$"):
         Tokenizer.train(iter(CORPUS), 270, special_tokens=[]).save(tmp_path, "huggingface", eos="<s>")
 
 

@@ -128,11 +128,6 @@ def test_padded_true_makes_rows_as_long_as_the_longest_text() -> None:
         assert [part.tolist() for part in found] == [part.tolist() for part in expected]
 
 
-def test_padding_of_other_libraries_is_answered_with_the_method_that_pads() -> None:
-    with pytest.raises(TypeError, match=r"no parameter 'padding'; use encode_batch_to_numpy\(texts, padded=True\)"):
-        TOKENIZER.encode_batch(["a"], padding=True)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [

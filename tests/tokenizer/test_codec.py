@@ -169,9 +169,8 @@ def test_short_text(tokenizer: Tokenizer, text: str) -> None:
 @pytest.mark.parametrize("text", [b"bytes", 7, None, ["a list"]])
 def test_text_must_be_a_str(tokenizer: Tokenizer, text: Any) -> None:
     for call in (tokenizer.encode, tokenizer.encode_ordinary, tokenizer.encode_with_offsets):
-        with pytest.raises(InputTypeError, match=f"text to encode must be a str, not {type(text).__name__}") as caught:
+        with pytest.raises(InputTypeError, match=f"text to encode must be a str, not {type(text).__name__}"):
             call(text)
-        assert ("encode_batch takes a list" in str(caught.value)) == isinstance(text, list)
     with pytest.raises(InputTypeError, match="must be a str, not"):
         tokenizer.encode_batch(["a", text])
     if not isinstance(text, bytes):

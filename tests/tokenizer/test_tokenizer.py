@@ -102,7 +102,7 @@ def test_an_invalid_cache_size_is_rejected(encoder: str, cache_bytes: Any) -> No
         (BYTES | {"256": b"x"}, [], InputTypeError, "the id '256' in the vocabulary is str"),
         (BYTES | {256: "x"}, [], InputTypeError, "token 256 is 'x'; it must be bytes"),
         ([(b"a", b"b")], BYTES, InputTypeError, "vocab must be a mapping from id to bytes, not list"),
-        ("vocab.json", "merges.txt", InputTypeError, "from id to bytes, not str; Tokenizer.from_files reads files"),
+        ("vocab.json", "merges.txt", InputTypeError, "from id to bytes, not str"),
         (BYTES, ["ab"], InputTypeError, "merge 0 is 'ab'; it must be a pair of bytes"),
         (BYTES, [(b"a", b"b", b"c")], InputTypeError, "merge 0"),
         (BYTES, [("a", "b")], InputTypeError, r"merge 0 is \('a', 'b'\)"),
@@ -206,26 +206,6 @@ def test_truncated_files_are_named(encoder: str, tmp_path: Path, name: str) -> N
 def test_a_vocab_with_missing_bytes_is_rejected() -> None:
     with pytest.raises(FormatError, match="256 bytes"):
         Tokenizer(Vocab((b"a",), {}, ()), [])
-
-
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("get_vocab", "; use vocab, a mapping from id to bytes, or vocab.token_ids"),
-        ("save_pretrained", "; use save(folder, 'huggingface')"),
-        ("pad_token", "; use special_tokens"),
-        ("to_file", "; use save(path)"),
-        ("encode_bach", "; did you mean 'encode_batch'?"),
-        ("zzz", ""),
-        ("_repr_latex_", ""),
-    ],
-)
-def test_an_unknown_name_has_a_hint(name: str, hint: str) -> None:
-    with pytest.raises(AttributeError) as caught:
-        getattr(Tokenizer(BYTES, []), name)
-    assert str(caught.value) == f"'Tokenizer' object has no attribute {name!r}{hint}"
-    with pytest.raises(AttributeError, match="'Mine' object has no attribute 'extra'"):
-        type("Mine", (Tokenizer,), {})(BYTES, []).extra  # noqa: B018
 
 
 def test_an_iterator_may_yield_batches() -> None:
