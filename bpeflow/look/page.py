@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 
 from bpeflow import __version__
 from bpeflow._util.atomic import write_text
-from bpeflow._util.text import format_size, short_repr
+from bpeflow._util.text import format_size
 from bpeflow.config import Settings
 from bpeflow.corpus.excerpts import TextSample, sample_corpus, sample_texts
 from bpeflow.counting.counts import PretokenCounts
@@ -41,7 +41,7 @@ from bpeflow.look.charts import (
 )
 from bpeflow.look.explainer import Explainer
 from bpeflow.look.render import make_page, resource
-from bpeflow.run_dir.layout import COUNTS_FILE, MONITOR_FILE, REPORT_FILE
+from bpeflow.run_dir.layout import COUNTS_FILE, MONITOR_FILE
 from bpeflow.run_dir.resume import why_nothing_finished
 from bpeflow.run_dir.run_files import RunReport, read_report
 from bpeflow.run_dir.summary import describe_run
@@ -72,7 +72,7 @@ def write_page(folder: Path, path: Path, sample: Sequence[str] = ()) -> None:
     """
     run = load_run(folder, sample)
     charts = Charts()
-    now = _time(datetime.now(timezone.utc))
+    now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     body = "\n".join(
         [
             f'<p class="faint">Written by bpeflow {escape(__version__)} on {now}. This file needs no other.</p>',
@@ -216,22 +216,11 @@ def _overview(run: RunData) -> Iterator[tuple[str, str]]:
         yield "bytes per token", f"{ratio:.3f} on the sample"
     yield "pattern", str(report.settings.get("pattern"))
     if report.finished:
-        yield "finished", _finished(report.finished)
+        yield "finished", report.finished
     yield "bpeflow", report.bpeflow
     versions, memory = report.versions, report.peak_memory_bytes
     peak = f", peak {format_size(memory)} in the main process" if memory else ""
     yield "machine", f"{versions.cores} cores, {versions.platform}, Python {versions.python}{peak}"
-
-
-def _finished(text: str) -> str:
-    try:
-        return _time(datetime.fromisoformat(text))
-    except (ValueError, OverflowError) as error:
-        raise FormatError(f"{REPORT_FILE}: finished is not a time ({short_repr(text)}): {error}") from None
-
-
-def _time(time: datetime) -> str:
-    return time.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
 
 
 # ---- settings ----

@@ -48,13 +48,6 @@ def test_a_file_of_nonsense_is_named(damaged: Path, name: str, text: str) -> Non
         assert (name, text) == ("monitor.jsonl", "")
 
 
-@pytest.mark.parametrize("time", ["yesterday", "2026-13-45T00:00:00", "0001-01-01T00:00:00+14:00"])
-def test_a_forged_date_is_an_error(damaged: Path, time: str) -> None:
-    write_report(damaged, {"finished": time})
-    with pytest.raises(FormatError, match=r"run\.json: finished is not a time"):
-        write_page(damaged, damaged / "page.html")
-
-
 @pytest.mark.parametrize("seconds", [0.0, -1.0, 1e308])
 @pytest.mark.parametrize("place", [("counting",), ("counting", "stages", "reducer"), ("learning",)])
 def test_a_stage_of_any_length_is_drawn(damaged: Path, place: tuple[str, ...], seconds: float) -> None:
