@@ -175,13 +175,12 @@ def add_special_tokens(vocab: Vocab, special_tokens: str | Mapping[str, int | No
         special_tokens = (special_tokens,)
     if isinstance(special_tokens, bytes) or not isinstance(special_tokens, Iterable):
         raise InputTypeError(f"special_tokens is {special_tokens!r}; it must be a list of strings, or map them to ids")
-    chosen = special_tokens if isinstance(special_tokens, Mapping) else dict.fromkeys(special_tokens)
-    if not chosen:
+    encoded = {special: special_bytes(special) for special in special_tokens}
+    if not encoded:
         return vocab
-    encoded = {special: special_bytes(special) for special in chosen}
     ids = dict(vocab.special_tokens)
     tokens = list(vocab.tokens)
-    for special, token_id in chosen.items():
+    for special, token_id in special_tokens.items() if isinstance(special_tokens, Mapping) else ():
         if token_id is not None:
             _place(special, encoded[special], token_id, tokens, ids)
     missing = encoded.keys() - ids.keys()

@@ -59,13 +59,13 @@ def test_each_size_of_a_run_has_those_of_its_merges(tmp_path: Path) -> None:
     assert again.vocab.merge_counts == (4, 4, 3, 3, 3)
 
 
-def test_the_merges_of_an_extended_tokenizer_have_none(trained: Tokenizer) -> None:
+def test_the_merges_of_an_extended_tokenizer_keep_theirs(trained: Tokenizer) -> None:
     extended = train({"input": iter(["widest widest"]), "init_from": trained, "vocab_size": 264})
     assert extended.vocab is not None
-    assert extended.vocab.merge_counts == (None,) * 5 + (2, 2)
+    assert extended.vocab.merge_counts == (*(trained.vocab.merge_counts or ()), 2, 2)
     unchanged = train({"input": iter(["widest"]), "init_from": trained, "vocab_size": 262})
     assert unchanged.vocab is not None
-    assert unchanged.vocab.merge_counts is None
+    assert unchanged.vocab.merge_counts == trained.vocab.merge_counts
 
 
 def test_extending_a_vocabulary_by_hand(trained: Tokenizer) -> None:

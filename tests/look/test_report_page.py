@@ -88,7 +88,7 @@ def test_a_run_of_several_sources_on_text_that_was_held_out(
     assert capsys.readouterr().out == f"{out}\n"
     text = text_of(out)
     assert re.search(r"Settings\s+Those that differ .*pattern: o200k", text, re.DOTALL)
-    assert re.search(r"finished\s+\d{4}-\d\d-\d\d \d\d:\d\d UTC\s", text)
+    assert re.search(r"finished\s+\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", text)
     assert re.search(r"when it was merged\. [\d,]+ times for the last merge\.", text)
     assert re.search(r"Sources\s+source\s+weight .* prose\s+1 .* again\s+2", text, re.DOTALL)
     assert f"Measured on {held_out}." in text
