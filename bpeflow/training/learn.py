@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bpeflow._util.delimiters import END_OF_DOCUMENT
 from bpeflow._util.machine import available_memory
-from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, format_count, format_size, show_token
+from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, format_size
 from bpeflow.backends import choose_backend
 from bpeflow.backends.base import EncodedWords, MergeSession, MergeStatistics, MergeTask, WordCounts
 from bpeflow.config import MergeSettings, check_vocab_sizes, make_settings
@@ -46,9 +46,6 @@ _GROWING = 6
 
 #: The most tokens whose ids take 2 bytes (``ext/learn/ids.h``).
 _NARROW_IDS = 2**16 - 1
-
-#: Bytes of a token above which it is a run of spaces or a markup line rather than a word, and wastes an id.
-LONG_TOKEN = 128
 
 log = logging.getLogger(__name__)
 
@@ -378,19 +375,3 @@ def warn_of_need(counts: WordCounts | EncodedWords, tokens: int) -> str:
 
 def _size_of_counts(words: int, positions: int) -> int:
     return positions + 16 * words
-
-
-def warn_of_long_tokens(learned: LearnedMerges, settings: MergeSettings) -> None:
-    """Warn of long new tokens, unless the user chose a limit."""
-    if settings.max_token_length != MergeSettings.model_fields["max_token_length"].default:
-        return
-    new = (left + right for left, right in learned.pairs[learned.replayed :])
-    long = [token for token in new if len(token) > LONG_TOKEN]
-    if long:
-        log.warning(
-            "%s longer than %d bytes, such as %s; max_token_length=%d leaves their ids to shorter ones",
-            format_count(len(long), "token") + (" is" if len(long) == 1 else " are"),
-            LONG_TOKEN,
-            show_token(max(long, key=len), 40),
-            LONG_TOKEN,
-        )

@@ -55,7 +55,7 @@ from bpeflow.run_dir.run_files import (
     start_report,
 )
 from bpeflow.run_dir.summary import describe_run
-from bpeflow.training.learn import LearnedMerges, learn_with_settings, warn_of_long_tokens
+from bpeflow.training.learn import LearnedMerges, learn_with_settings
 from bpeflow.training.superwords import (
     check_rereadable,
     check_second_pattern,
@@ -411,17 +411,13 @@ class _Training:
                 vocab = spec.vocab
             report = replace(report, learning=_describe(learned, vocab, seconds, self._fingerprint))
             if len(vocab) < settings.sizes[-1]:
-                limits = {"min_frequency": settings.min_frequency, "max_token_length": settings.max_token_length}
-                changed = [f"{name} {limit}" for name, limit in limits.items() if name in settings.model_fields_set]
                 log.warning(
-                    "the vocabulary has %s entries, not %s: no more pairs could be merged%s",
+                    "the vocabulary has %s entries, not %s: no more pairs could be merged",
                     f"{len(vocab):,}",
                     f"{settings.sizes[-1]:,}",
-                    f" (with {' and '.join(changed)})" if changed else "",
                 )
             if learned.wanted == learned.replayed:
                 log.warning("no merges: vocab_size %s leaves no room for any", f"{settings.sizes[-1]:,}")
-            warn_of_long_tokens(learned, settings)
         report = folder.finish(report, self._started)
         self._write_page(report, folder)
         return TrainResult(spec, report, counts, learned)

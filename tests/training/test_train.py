@@ -154,9 +154,6 @@ def test_fewer_merges_than_asked_are_reported_not_an_error(corpus: Path, caplog:
     assert len(result.vocab) < 100_000
     assert "not 100,000: no more pairs could be merged" in caplog.text
     assert result.report.learning.wanted == 100_000 - 257
-    caplog.clear()
-    bpeflow.train({"input": str(corpus), "vocab_size": 300, "min_frequency": 100_000, "max_token_length": 9})
-    assert "no more pairs could be merged (with min_frequency 100000 and max_token_length 9)" in caplog.text
 
 
 def test_a_vocabulary_without_room_for_merges_is_reported(caplog: pytest.LogCaptureFixture) -> None:
@@ -272,24 +269,6 @@ def test_nothing_to_learn_from_is_an_error_that_leaves_nothing(tmp_path: Path) -
     with pytest.raises(ConfigError, match=r"a\.tsv: no pre-tokens, so there is nothing to learn from"):
         train_from_counts(PretokenCounts.from_items([]), settings, counts_path="a.tsv")
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(("length", "setting", "warned"), [(129, 16384, True), (128, 16384, False), (129, 200, False)])
-def test_tokens_above_128_bytes_are_warned_of(
-    length: int, setting: int, warned: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    text = " " * (length + 1) + "a"  # of these spaces, the last one belongs to the letter
-    train({"input": iter([text] * 2), "vocab_size": 257 + 40, "max_token_length": setting})
-    assert ("max_token_length=128" in caplog.text) is warned
-    if warned:
-        assert f"1 token is longer than 128 bytes, such as ' ' × {length}" in caplog.text
-
-
-def test_long_tokens_of_the_tokenizer_to_extend_are_no_news(caplog: pytest.LogCaptureFixture) -> None:
-    longer = train({"input": iter([" " * 200 + "a"] * 2), "vocab_size": 280}).tokenizer
-    caplog.clear()
-    train({"input": iter(["low low lower"]), "vocab_size": 282, "init_from": longer})
-    assert "longer than" not in caplog.text
 
 
 def test_counts_that_are_durable_take_no_memory_after_learning(corpus: Path, tmp_path: Path) -> None:
