@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import astuple, replace
@@ -136,14 +135,13 @@ def _load(
     else:
         one = isinstance(tokenizers, AnyTokenizer) or not isinstance(tokenizers, Iterable)
         listed: list[Any] = [tokenizers] if one else list(cast(Iterable[Any], tokenizers))
-        for path, count in Counter(str(entry) for entry in listed if isinstance(entry, str | Path)).items():
-            if count > 1:
-                log.warning("%s is given more than once, and measured once", path)
         given = {
             str(Path(entry)) if isinstance(entry, str | Path) else f"tokenizer {number}": entry
             for number, entry in enumerate(listed, 1)
         }
         names = short_names([*given])
+        if len(given) < len(listed):
+            log.warning("a tokenizer that is given more than once is measured once: %s", ", ".join(given))
     for name, entry in given.items():
         if not isinstance(entry, AnyTokenizer):
             raise InputTypeError(f"{name} is {type(entry).__name__}; it must be a Tokenizer, a name or a path")
