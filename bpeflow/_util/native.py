@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: The number that `bpeflow_abi` of a library must return: BPEFLOW_ABI in the header.
-ABI = 20
+ABI = 21
 
 #: Environment variable with a folder to search before the package's own. Sanitizer builds are tested this way.
 LIBRARY_PATH_VARIABLE = "BPEFLOW_LIBRARY_PATH"
@@ -242,7 +242,7 @@ _COUNT = _PATTERN | {
     "bpeflow_instructions": _Signature(c_char_p, ()),
     "bpeflow_units_new": _checked(POINTER(Vocabulary), c_void_p, c_uint64, _HANDLES),
     "bpeflow_units_free": _freeing(),
-    "bpeflow_table_new": _checked(c_char_p, c_void_p, _HANDLES),
+    "bpeflow_table_new": _checked(c_char_p, c_void_p, c_int64, _HANDLES),
     "bpeflow_table_count": _unchecked(c_void_p, c_void_p, c_char_p, c_uint64),
     "bpeflow_table_count_documents": _unchecked(
         c_void_p, c_void_p, POINTER(Delimiters), c_void_p, c_uint64, POINTER(Documents)
@@ -251,17 +251,14 @@ _COUNT = _PATTERN | {
     "bpeflow_table_size": _checked(c_void_p, _NUMBER, _NUMBER),
     "bpeflow_table_memory": _checked(c_void_p, c_uint64, _NUMBER),
     "bpeflow_table_write": _checked(c_void_p, c_uint32, c_void_p, c_char_p, _NUMBER, _NUMBER),
-    "bpeflow_table_settle": _checked(c_void_p, c_int64),
     "bpeflow_table_free": _freeing(),
-    "bpeflow_sum_new": _checked(_HANDLES, c_uint64, c_uint32, c_uint32, _HANDLES),
+    "bpeflow_sum_new": _checked(_HANDLES, c_uint64, c_uint32, _HANDLES),
+    "bpeflow_sum_add_up": _checked(c_void_p, c_uint32),
+    "bpeflow_sum_sort": _checked(c_void_p, c_uint32, _NUMBER, _NUMBER),
+    "bpeflow_sum_write": _checked(c_void_p, c_uint32, c_int64, c_void_p, c_void_p, c_void_p),
     "bpeflow_sum_free": _freeing(),
-    "bpeflow_sorted_new": _checked(_HANDLES, c_uint64, c_uint64, c_uint64, _HANDLES, _NUMBER, _NUMBER),
-    "bpeflow_sorted_write": _checked(c_void_p, c_int64, c_void_p, c_void_p, c_void_p),
-    "bpeflow_sorted_free": _freeing(),
     "bpeflow_kway_new": _checked(POINTER(Shard), c_uint64, c_uint64, _HANDLES),
-    "bpeflow_kway_failed": _Signature(c_uint64, (c_void_p,)),
     "bpeflow_kway_write": _checked(c_void_p, c_void_p, c_char_p, _NUMBER, _NUMBER),
-    "bpeflow_kway_size": _checked(c_void_p, _NUMBER, _NUMBER),
     "bpeflow_kway_place": _checked(c_void_p, c_uint64, c_void_p, c_void_p, c_void_p, _NUMBER),
     "bpeflow_kway_free": _freeing(),
     "bpeflow_canonical_order": _checked(c_void_p, c_void_p, c_void_p, c_void_p, c_uint64, c_void_p),
@@ -301,21 +298,18 @@ _FUNCTIONS = {"count": _COUNT, "encode": _ENCODE, "c": _LEARN, "omp": _LEARN}
 class Handle(c_void_p):
     """An object in native memory, which is freed together with this one, or by `free`."""
 
-    def __init__(
-        self, library: ctypes.CDLL, kind: str, *arguments: Any, results: tuple[Any, ...] = (), create: str = "new"
-    ) -> None:
+    def __init__(self, library: ctypes.CDLL, kind: str, *arguments: Any, create: str = "new") -> None:
         """Create the object with `bpeflow_<kind>_<create>`.
 
         Args:
             library: the library of these functions.
             kind: the object's name in the functions.
             arguments: arguments before the handle. Handles among them are kept alive, because the object may use them.
-            results: arguments after the handle.
             create: the last part of the function's name.
         """
         super().__init__()
         self._borrowed = [argument for argument in arguments if isinstance(argument, Handle)]
-        getattr(library, f"bpeflow_{kind}_{create}")(*arguments, byref(self), *results)
+        getattr(library, f"bpeflow_{kind}_{create}")(*arguments, byref(self))
         self._free = weakref.finalize(self, getattr(library, f"bpeflow_{kind}_free"), c_void_p(self.value))
 
     def free(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -59,17 +59,17 @@ class ChunkCounter:
             most = max(most, len(table))
             set_gauge(most)
             if sum(table.memory(most_new) for table in tables.values()) > self.memory.counter:
-                shards = self._shards(tables, statistics, spill=True)
+                shards = self._shards(tables.values(), statistics, spill=True)
                 tables, statistics = self._new_tables(), DocumentStatistics()
                 spilled = True
                 yield from shards
         memory = sum(table.memory(0) for table in tables.values())
         spill = spilled or memory > self.memory.largest_sent_table
-        native = {weight: table for weight, table in tables.items() if isinstance(table, NativeTable)}
+        native = [table for table in tables.values() if isinstance(table, NativeTable)]
         if self.shared is not None and not spill and native:
             self.shared.add(native, statistics)
             return
-        shards = self._shards(tables, statistics, spill)
+        shards = self._shards(tables.values(), statistics, spill)
         tables.clear()  # free them before sending the shards, which copies them
         yield from shards
 
@@ -77,7 +77,7 @@ class ChunkCounter:
         """Return an empty table for each distinct weight of the sources."""
         rules = self.rules
         weights = {source.weight for source in rules.sources}
-        return {weight: new_table(rules.pretokenizer, rules.scanner, self.units) for weight in weights}
+        return {weight: new_table(rules.pretokenizer, rules.scanner, weight, self.units) for weight in weights}
 
     def _count(self, chunk: Chunk, buffer: ChunkBuffer, table: CountTable) -> DocumentStatistics:
         """Count a chunk: as much as possible in one pass, the rest document by document.
@@ -105,11 +105,11 @@ class ChunkCounter:
         statistics = opened.statistics(documents, skipped)
         return statistics if len(self.rules.sources) == 1 else statistics.of_source(chunk.source)
 
-    def _shards(self, tables: Mapping[int, CountTable], statistics: DocumentStatistics, spill: bool) -> list[Shard]:
-        statistics = sum((table.statistics() for table in tables.values()), start=statistics)
+    def _shards(self, tables: Collection[CountTable], statistics: DocumentStatistics, spill: bool) -> list[Shard]:
+        statistics = sum((table.statistics() for table in tables), start=statistics)
         shards = []
-        for weight, table in tables.items():
-            shard = table.shard(self.scratch.new_path("counter") if spill and len(table) else None, weight)
+        for table in tables:
+            shard = table.shard(self.scratch.new_path("counter") if spill and len(table) else None)
             shards.append(replace(shard, statistics=statistics))
             statistics = DocumentStatistics()
         return list(divide_shards(shards, self.mergers))

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from bpeflow._util import native
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.budget import MemoryBudget
-from bpeflow.counting.shards import MAX_COUNT, Scratch, Shard, Spilled, address, cannot_read, cannot_write
+from bpeflow.counting.shards import MAX_COUNT, RECORD, Scratch, Shard, Spilled, address, cannot_write
 from bpeflow.counting.table import SharedTables
 from bpeflow.errors import CountOverflowError, FormatError, NativeUnavailableError
 
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 #: Records placed per native call, which takes about 50 ms. Python handles Ctrl-C between two calls: with more records
 #: it is handled later, with fewer the overhead of the calls adds up.
 _STEP = 1_000_000
-
-#: The index that `bpeflow_kway_failed` returns for the output file.
-_OUTPUT_FILE = 2**64 - 1
 
 
 @dataclass(frozen=True)
@@ -168,13 +165,15 @@ class NativeSum:
 
         from bpeflow.counting.counts import PretokenCounts
 
-        tokens, size, left = c_uint64(), c_uint64(), c_uint64(1)
+        tokens, left = sum(map(len, self._shards)), c_uint64(1)
+        size = sum(shard.size for shard in self._shards) - tokens * RECORD.size
         with self._file_errors():
-            self._library.bpeflow_kway_size(self._handle, byref(tokens), byref(size))
-            data, counts = np.empty(size.value, dtype=np.uint8), np.empty(tokens.value, dtype=np.int64)
-            offsets = np.zeros(tokens.value + 1, dtype=np.int64)
+            if size < tokens:
+                raise FormatError("pre-tokens without bytes")
+            data, counts = np.empty(size, dtype=np.uint8), np.empty(tokens, dtype=np.int64)
+            offsets = np.zeros(tokens + 1, dtype=np.int64)
             columns = [array.ctypes.data for array in (data, offsets, counts)]
-            while tokens.value and left.value:
+            while tokens and left.value:
                 self._library.bpeflow_kway_place(self._handle, _STEP, *columns, byref(left))
         return PretokenCounts(data, offsets, counts)
 
@@ -184,14 +183,12 @@ class NativeSum:
         try:
             yield
         except (OSError, FormatError) as error:
-            index = self._library.bpeflow_kway_failed(self._handle)
-            if index == _OUTPUT_FILE:
-                if output is None or isinstance(error, FormatError):
-                    raise
-                raise cannot_write(output, error) from error
-            if isinstance(error, FormatError):
-                raise self._shards[index].damaged() from None
-            raise cannot_read(self._shards[index].path or Path(), error) from error
+            for shard in self._shards:
+                for _ in _checked(shard):  # raises if it was this one
+                    pass
+            if output is None or isinstance(error, FormatError):
+                raise
+            raise cannot_write(output, error) from error
 
 
 def _as_native(shard: Shard) -> native.Shard:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from ctypes import Array, byref, c_char, c_uint32, c_uint64, c_void_p, string_at
+from collections.abc import Iterable
+from ctypes import byref, c_char, c_uint32, c_uint64, c_void_p, string_at
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from threading import Lock
@@ -50,8 +51,9 @@ class CountedDocuments(NamedTuple):
 class RegexTable:
     """The definition: a dictionary of the matches of the `regex` module."""
 
-    def __init__(self, pretokenizer: Pretokenizer) -> None:
+    def __init__(self, pretokenizer: Pretokenizer, weight: int = 1) -> None:
         self._pretokenizer = pretokenizer
+        self._weight = weight
         self._counts: Counter[str] = Counter()
         self._bytes = self._unmatched_bytes = 0
         self._example = ""
@@ -95,13 +97,12 @@ class RegexTable:
         """Return an upper bound in bytes with `more` pre-tokens added, including growth and sorting."""
         return (len(self._counts) + more) * _REGEX_ENTRY
 
-    def shard(self, path: Path | None = None, weight: int = 1) -> Shard:
-        """Return the counts, each multiplied by `weight`, which must be 1 if the table is used afterwards.
+    def shard(self, path: Path | None = None) -> Shard:
+        """Return the counts, in a new file if `path` is given and there are any.
 
-        The shard is written to a new file if `path` is given and there are any counts. Raises `ScratchError` if that
-        fails, and `CountOverflowError` if a count does not fit 64 bits.
+        Raises `ScratchError` if it cannot be written, and `CountOverflowError` if a count does not fit 64 bits.
         """
-        return Shard.pack(((text.encode(), count * weight) for text, count in self._counts.items()), path)
+        return Shard.pack(((text.encode(), count * self._weight) for text, count in self._counts.items()), path)
 
 
 def _native_delimiters(delimiters: Delimiters) -> native.Delimiters:
@@ -113,13 +114,18 @@ class NativeTable:
     """A table in native memory. Its handle is freed together with the object."""
 
     def __init__(
-        self, pattern: str | Pretokenizer = "gpt2", instructions: str | None = None, units: Units | None = None
+        self,
+        pattern: str | Pretokenizer = "gpt2",
+        instructions: str | None = None,
+        weight: int = 1,
+        units: Units | None = None,
     ) -> None:
         """Create an empty table.
 
         Args:
             pattern: a named pattern, or a pre-tokenizer.
             instructions: one of `native_instructions`; by default `chosen_instructions`.
+            weight: how often each occurrence counts.
             units: count cells of their pairs, or fragments, instead of pre-tokens.
 
         Raises `ValueError` if the pattern cannot be compiled.
@@ -130,7 +136,7 @@ class NativeTable:
         if self._pattern is None:
             raise ValueError(why_not_compiled(self._pretokenizer))
         instructions = instructions or chosen_instructions()
-        self._handle = Handle(self._library, "table", instructions.encode(), units and units.handle)
+        self._handle = Handle(self._library, "table", instructions.encode(), units and units.handle, weight)
 
     @property
     def handle(self) -> Handle:
@@ -180,23 +186,19 @@ class NativeTable:
         self._library.bpeflow_table_memory(self._handle, more, byref(size))
         return size.value
 
-    def shard(self, path: Path | None = None, weight: int = 1) -> Shard:
-        self.settle(weight)
+    def shard(self, path: Path | None = None) -> Shard:
         tokens, token_bytes = self._size()
         if not tokens:
             return Shard.empty()
-        data = bytearray(token_bytes + tokens * RECORD.size) if path is None else None
-        target = (None, os.fsencode(path)) if path else (data and address(data), None)
+        data = bytearray(0 if path else token_bytes + tokens * RECORD.size)
+        target = (None, os.fsencode(path)) if path else (address(data), None)
         numbers, sizes = (c_uint64 * PARTITIONS)(), (c_uint64 * PARTITIONS)()
         with explain_write_error(path or Path()):
             self._library.bpeflow_table_write(self._handle, PARTITIONS, *target, numbers, sizes)
         if path is not None:
             return Shard.in_file(range(PARTITIONS), numbers, sizes, path)
+        del data[sum(sizes) :]
         return Shard(range(PARTITIONS), tuple(numbers), tuple(sizes), data)
-
-    def settle(self, weight: int = 1) -> None:
-        """Multiply all counts, and prepare for being read by several threads, after which no more is counted."""
-        self._library.bpeflow_table_settle(self._handle, weight)
 
     def _size(self) -> tuple[int, int]:
         tokens, size = c_uint64(), c_uint64()
@@ -208,9 +210,14 @@ class NativeTable:
 CountTable = RegexTable | NativeTable
 
 
-def new_table(pretokenizer: Pretokenizer, scanner: Scanner, units: Units | None = None) -> CountTable:
-    """Return an empty table that finds pre-tokens with `scanner`, which must be native if there are `units`."""
-    return NativeTable(pretokenizer, units=units) if scanner == "native" else RegexTable(pretokenizer)
+def new_table(pretokenizer: Pretokenizer, scanner: Scanner, weight: int = 1, units: Units | None = None) -> CountTable:
+    """Return an empty table that finds pre-tokens with `scanner`, which must be native if there are `units`.
+
+    Each occurrence counts `weight` times.
+    """
+    if scanner == "native":
+        return NativeTable(pretokenizer, weight=weight, units=units)
+    return RegexTable(pretokenizer, weight)
 
 
 # ---- tables of counters in the same process ----
@@ -232,13 +239,12 @@ class SharedTables:
     def __len__(self) -> int:
         return len(self._tables)
 
-    def add(self, tables: Mapping[int, NativeTable], statistics: DocumentStatistics) -> None:
-        """Add a counter's tables by weight, which multiplies their counts. Nothing is counted in them any more."""
-        for weight, table in tables.items():
-            statistics += table.statistics()
-            table.settle(weight)
+    def add(self, tables: Iterable[NativeTable], statistics: DocumentStatistics) -> None:
+        """Add a counter's tables, in which nothing is counted any more."""
         with self._lock:
-            self._tables += tables.values()
+            for table in tables:
+                self._tables.append(table)
+                statistics += table.statistics()
             self.statistics += statistics
 
     def shards(self) -> list[Shard]:
@@ -246,51 +252,39 @@ class SharedTables:
         return [table.shard() for table in self._tables]
 
     def join(self) -> PretokenCounts:
-        """Add up the tables, which uses up their counts, sort the sums, and forget the tables.
+        """Return the sum of the tables, which are freed.
 
         Faster than the sum of shards, because pre-tokens are sorted only once, after all tables have been added up.
-        Each thread has a partition of its own, which are not the partitions of shards. Raises `CountOverflowError`.
+        Raises `CountOverflowError`.
         """
         import numpy as np  # late, as workers do not need it and start in half the time without
 
         from bpeflow.counting.counts import PretokenCounts
 
         library, threads, numbers = load_library("count"), self._threads, range(self._threads)
-        tables = _array([table.handle for table in self._tables])
+        handles = (c_void_p * len(self._tables))(*(table.handle.value for table in self._tables))
+        total = Handle(library, "sum", handles, len(handles), threads)
+        list(map_in_threads(partial(library.bpeflow_sum_add_up, total), numbers, threads))
 
-        def add_up(number: int) -> Handle:
-            return Handle(library, "sum", tables, len(tables), number, threads)
-
-        sums = list(map_in_threads(add_up, numbers, threads))
-
-        def sort(number: int) -> tuple[Handle, int, int]:
+        def sort(part: int) -> tuple[int, int]:
             tokens, size = c_uint64(), c_uint64()
-            results = (byref(tokens), byref(size))
-            return (
-                Handle(library, "sorted", _array(sums), threads, number, threads, results=results),
-                tokens.value,
-                size.value,
-            )
+            library.bpeflow_sum_sort(total, part, byref(tokens), byref(size))
+            return tokens.value, size.value
 
-        parts, tokens, sizes = zip(*map_in_threads(sort, numbers, threads), strict=True)
+        tokens, sizes = zip(*map_in_threads(sort, numbers, threads), strict=True)
         starts, begins = (list(accumulate(each, initial=0)) for each in (tokens, sizes))
         data, counts = np.empty(begins[-1], dtype=np.uint8), np.empty(starts[-1], dtype=np.int64)
         offsets = np.zeros(starts[-1] + 1, dtype=np.int64)
 
-        def write(number: int) -> None:
-            start, begin = starts[number], begins[number]
+        def write(part: int) -> None:
+            start, begin = starts[part], begins[part]
             columns = (data[begin:], offsets[start + 1 :], counts[start:])
-            library.bpeflow_sorted_write(parts[number], begin, *(column.ctypes.data for column in columns))
+            library.bpeflow_sum_write(total, part, begin, *(column.ctypes.data for column in columns))
 
         list(map_in_threads(write, numbers, threads))
         # Here and not in finalizers: this takes a while, and Ctrl-C in a finalizer is lost.
-        for handle in (*parts, *sums):
-            handle.free()
+        total.free()
         for table in self._tables:
             table.free()
         self._tables.clear()
         return PretokenCounts(data, offsets, counts)
-
-
-def _array(handles: Sequence[Handle]) -> Array[c_void_p]:
-    return (c_void_p * len(handles))(*(handle.value for handle in handles))

@@ -19,11 +19,6 @@ struct FileFailure : Failure {
     int error; // errno
 };
 
-// An error in the file being written, as opposed to one being read.
-struct OutputFailure : FileFailure {
-    using FileFailure::FileFailure;
-};
-
 // Call `work`. Return BPEFLOW_OK, or the status of the exception that it threw.
 template <typename Work> int status_of(const Work &work) noexcept {
     try {

@@ -40,12 +40,12 @@ void bpeflow_units_free(bpeflow_units *units) {
     delete units;
 }
 
-int bpeflow_table_new(const char *instructions, bpeflow_units *units, bpeflow_table **table) {
+int bpeflow_table_new(const char *instructions, bpeflow_units *units, std::int64_t weight, bpeflow_table **table) {
     if (!table) return BPEFLOW_BAD_ARGUMENT;
     *table = nullptr;
     const bpeflow::Kernels *const kernels = bpeflow::find_kernels(instructions);
-    if (!kernels) return BPEFLOW_BAD_ARGUMENT;
-    return bpeflow::status_of([&] { *table = new bpeflow_table(*kernels, units); });
+    if (!kernels || weight < 1) return BPEFLOW_BAD_ARGUMENT;
+    return bpeflow::status_of([&] { *table = new bpeflow_table(*kernels, units, weight); });
 }
 
 int bpeflow_table_count(bpeflow_table *table, const bpeflow_pattern *pattern, const std::uint8_t *text,
@@ -77,7 +77,7 @@ int bpeflow_table_unmatched(const bpeflow_table *table, bpeflow_unmatched_text *
 int bpeflow_table_size(const bpeflow_table *table, std::uint64_t *tokens, std::uint64_t *bytes) {
     if (!table || !tokens || !bytes) return BPEFLOW_BAD_ARGUMENT;
     *tokens = table->counter.table().tokens() + table->counter.cells();
-    *bytes = table->counter.table().bytes();
+    *bytes = table->counter.table().bytes() + bpeflow::cells::KEY * table->counter.cells();
     return BPEFLOW_OK;
 }
 
@@ -87,21 +87,15 @@ int bpeflow_table_memory(const bpeflow_table *table, std::uint64_t more, std::ui
     return BPEFLOW_OK;
 }
 
-int bpeflow_table_settle(bpeflow_table *table, std::int64_t weight) {
-    if (!table || weight < 1) return BPEFLOW_BAD_ARGUMENT;
-    return bpeflow::status_of([&] {
-        bpeflow::Table &counts = table->counter.settled();
-        if (weight != 1) counts.multiply(weight);
-    });
-}
-
 int bpeflow_table_write(bpeflow_table *table, std::uint32_t partitions, std::uint8_t *data, const char *path,
                         std::uint64_t *tokens, std::uint64_t *sizes) {
     if (!table || partitions == 0 || (!data && !path) || !tokens || !sizes) return BPEFLOW_BAD_ARGUMENT;
     return bpeflow::status_of([&] {
-        bpeflow::Table &counts = table->counter.settled();
+        bpeflow::Table &counts = table->counter.completed();
         const std::vector<bpeflow::Entry> entries = bpeflow::sorted(counts, partitions, tokens, sizes);
-        bpeflow::write_shard(data, path, [&](const auto &reserve) { bpeflow::write_records(entries, reserve); });
+        bpeflow::ShardWriter writer(data, path);
+        bpeflow::write_records(entries, writer);
+        writer.close();
     });
 }
 

@@ -10,8 +10,8 @@ struct bpeflow_units {
 };
 
 struct bpeflow_table {
-    bpeflow_table(const bpeflow::Kernels &kernels, bpeflow_units *units)
-        : counter(kernels, units ? &units->units : nullptr) {}
+    bpeflow_table(const bpeflow::Kernels &kernels, bpeflow_units *units, std::int64_t weight)
+        : counter(kernels, units ? &units->units : nullptr, weight) {}
 
     bpeflow::Counter counter;
 };

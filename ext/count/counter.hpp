@@ -46,8 +46,9 @@ struct Document {
 class Counter {
   public:
     // Count pairs or fragments instead of pre-tokens if there are units.
-    Counter(const Kernels &kernels, Units *units)
-        : kernels_(kernels), table_(kernels), reader_(units ? new UnitReader(*units, kernels, table_) : nullptr) {}
+    Counter(const Kernels &kernels, Units *units, std::int64_t weight)
+        : kernels_(kernels), table_(kernels, weight),
+          reader_(units ? new UnitReader(*units, kernels, table_) : nullptr) {}
 
     // Count the pre-tokens of a text, which must be valid UTF-8.
     void count(const Pattern &pattern, const std::uint8_t *text, std::size_t length) {
@@ -77,13 +78,13 @@ class Counter {
     const bpeflow_unmatched_text &unmatched() const { return unmatched_; }
 
     // Bring all counts into the table, which can be read after this, until more is counted.
-    Table &settled() {
+    Table &completed() {
         if (reader_) reader_->pairs().give_to(table_);
-        table_.settle();
+        table_.complete();
         return table_;
     }
 
-    // The table without the cells of pairs that were counted since it was settled.
+    // The table without the cells of pairs that were counted since it was completed.
     const Table &table() const { return table_; }
 
     // The number of these cells.

@@ -36,11 +36,6 @@ struct Pretoken {
         return static_cast<std::uint32_t>(std::uint64_t{high} * partitions >> 32);
     }
 
-    void multiply(std::int64_t factor) {
-        if (count > std::numeric_limits<std::int64_t>::max() / factor) throw Failure{BPEFLOW_OVERFLOW};
-        count *= factor;
-    }
-
     std::uint64_t hash() const {
         if (length > SHORT) return hash_long(bytes(), length);
         const std::uint64_t words[2] = {load_word(bytes()), length > 8 ? load_word(bytes() + 8) : 0};

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -31,49 +32,11 @@ std::vector<ShardReader> readers_of(const bpeflow_shard *shards, std::uint64_t c
     return readers;
 }
 
-// A sink that writes records.
-template <typename Reserve> struct Records {
-    std::uint8_t *reserve(std::size_t size) {
-        record = reserve_record(BPEFLOW_RECORD_SIZE + size);
-        length = static_cast<std::uint32_t>(size);
-        return record + BPEFLOW_RECORD_SIZE;
-    }
-
-    void finish(std::int64_t count) {
-        put_header(record, length, count);
-        tokens++;
-        written += BPEFLOW_RECORD_SIZE + std::uint64_t{length};
-    }
-
-    const Reserve &reserve_record; // returns the memory for a record of a size
-    std::uint64_t tokens = 0, written = 0;
-    std::uint8_t *record = nullptr;
-    std::uint32_t length = 0;
-};
-
 } // namespace
 } // namespace bpeflow
 
 struct bpeflow_kway {
-    explicit bpeflow_kway(std::vector<bpeflow::ShardReader> readers) : sum(std::move(readers)) {}
-
-    // Call `work`. If it fails on a shard, remember which.
-    template <typename Work> int run(const Work &work) {
-        failed = UINT64_MAX;
-        return bpeflow::status_of([&] {
-            try {
-                work();
-            } catch (const bpeflow::OutputFailure &) {
-                throw;
-            } catch (const bpeflow::Failure &failure) {
-                if (failure.status == BPEFLOW_IO || failure.status == BPEFLOW_DAMAGED) failed = sum.reading();
-                throw;
-            }
-        });
-    }
-
     bpeflow::KwaySum sum;
-    std::uint64_t failed = UINT64_MAX;
     bpeflow::CanonicalArrays arrays;
     bool placing = false;
 };
@@ -84,48 +47,52 @@ int bpeflow_kway_new(const bpeflow_shard *shards, std::uint64_t count, std::uint
     if ((!shards && count > 0) || buffer_size == 0) return BPEFLOW_BAD_ARGUMENT;
     for (std::uint64_t i = 0; i < count; i++)
         if (!shards[i].data && !shards[i].path) return BPEFLOW_BAD_ARGUMENT;
-    return bpeflow::status_of([&] { *kway = new bpeflow_kway(bpeflow::readers_of(shards, count, buffer_size)); });
-}
-
-std::uint64_t bpeflow_kway_failed(const bpeflow_kway *kway) {
-    return kway ? kway->failed : UINT64_MAX;
+    return bpeflow::status_of(
+        [&] { *kway = new bpeflow_kway{bpeflow::KwaySum(bpeflow::readers_of(shards, count, buffer_size)), {}}; });
 }
 
 int bpeflow_kway_write(bpeflow_kway *kway, std::uint8_t *data, const char *path, std::uint64_t *tokens,
                        std::uint64_t *size) {
     if (!kway || (!data && !path) || !tokens || !size) return BPEFLOW_BAD_ARGUMENT;
-    return kway->run([&] {
-        bpeflow::write_shard(data, path, [&](const auto &reserve) {
-            bpeflow::Records<decltype(reserve)> records{reserve};
-            while (kway->sum.pass(records)) {
-            }
-            *tokens = records.tokens;
-            *size = records.written;
-        });
-    });
-}
-
-int bpeflow_kway_size(bpeflow_kway *kway, std::uint64_t *tokens, std::uint64_t *bytes) {
-    if (!kway || !tokens || !bytes) return BPEFLOW_BAD_ARGUMENT;
-    return kway->run([&] {
-        kway->arrays = {};
-        kway->placing = false;
-        kway->sum.each([&](const bpeflow::Record &record) { kway->arrays.note(record); });
-        *tokens = kway->arrays.tokens;
-        *bytes = kway->arrays.bytes;
+    return bpeflow::status_of([&] {
+        bpeflow::ShardWriter writer(data, path);
+        *tokens = *size = 0;
+        for (;;) {
+            std::uint8_t *record;
+            std::uint32_t length;
+            const std::int64_t count = kway->sum.next([&](const bpeflow::Record &next) {
+                length = next.length;
+                record = writer.reserve(BPEFLOW_RECORD_SIZE + std::size_t{length});
+                std::memcpy(record + BPEFLOW_RECORD_SIZE, next.bytes, length);
+                return record + BPEFLOW_RECORD_SIZE;
+            });
+            if (count == 0) break;
+            bpeflow::put_header(record, length, count);
+            *tokens += 1;
+            *size += BPEFLOW_RECORD_SIZE + std::uint64_t{length};
+        }
+        writer.close();
     });
 }
 
 int bpeflow_kway_place(bpeflow_kway *kway, std::uint64_t most, std::uint8_t *data, std::int64_t *offsets,
                        std::int64_t *counts, std::uint64_t *left) {
     if (!kway || !data || !offsets || !counts || !left) return BPEFLOW_BAD_ARGUMENT;
-    return kway->run([&] {
-        if (!std::exchange(kway->placing, true)) kway->arrays.begin(data, offsets, counts);
-        kway->arrays.room = most;
-        while (kway->sum.pass(kway->arrays)) {
+    return bpeflow::status_of([&] {
+        if (!std::exchange(kway->placing, true)) {
+            kway->sum.each([&](const bpeflow::Record &record) { kway->arrays.note(record); });
+            kway->arrays.begin(data, offsets, counts);
+        }
+        std::vector<std::uint8_t> bytes;
+        for (; most > 0 && kway->arrays.left() > 0; most--) {
+            const std::int64_t count = kway->sum.next([&](const bpeflow::Record &next) {
+                bytes.assign(next.bytes, next.bytes + next.length);
+                return bytes.data();
+            });
+            if (count == 0) throw bpeflow::Failure{BPEFLOW_DAMAGED}; // two shards had the same pre-token
+            kway->arrays.put(bytes.data(), bytes.size(), count);
         }
         *left = kway->arrays.left();
-        if (kway->sum.ended()) kway->arrays.end();
     });
 }
 

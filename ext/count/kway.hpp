@@ -35,30 +35,20 @@ class KwaySum {
 
     // Call work(record) for each record of each shard, then go back to the first ones.
     template <typename Work> void each(const Work &work) {
-        for (reading_ = 0; reading_ < readers_.size(); reading_++) {
-            while (readers_[reading_].next()) work(readers_[reading_].record());
-            readers_[reading_].restart();
+        for (ShardReader &reader : readers_) {
+            while (reader.next()) work(reader.record());
+            reader.restart();
         }
         started_ = false;
     }
 
-    // Index of the shard that was read last.
-    std::size_t reading() const { return reading_; }
-
-    bool ended() {
+    // Advance to the next pre-token. Call copy(record), which copies its bytes and returns where they are, and return its
+    // count summed over all shards, 0 at the end.
+    template <typename Copy> std::int64_t next(const Copy &copy) {
         if (!started_) start();
-        return live_.empty() || !live_[winner_.shard];
-    }
-
-    // Pass the next record, its count summed over all shards, to `sink`: copy its bytes to sink.reserve(length), then
-    // call sink.finish(count). Return false, and consume nothing, at the end or if reserve() returns null.
-    template <typename Sink> bool pass(Sink &sink) {
-        if (ended()) return false;
-        const Record &first = top();
-        std::uint8_t *const room = sink.reserve(first.length);
-        if (!room) return false;
-        std::memcpy(room, first.bytes, first.length);
-        const Record given = {room, first.length, first.count, first.prefix};
+        if (live_.empty() || !live_[winner_.shard]) return 0;
+        Record given = top();
+        given.bytes = copy(given);
         std::int64_t count = given.count;
         for (;;) {
             advance();
@@ -69,8 +59,7 @@ class KwaySum {
             if (count > std::numeric_limits<std::int64_t>::max() - top().count) throw Failure{BPEFLOW_OVERFLOW};
             count += top().count;
         }
-        sink.finish(count);
-        return true;
+        return count;
     }
 
   private:
@@ -86,7 +75,6 @@ class KwaySum {
     const Record &top() const { return readers_[winner_.shard].record(); }
 
     Player read(std::size_t shard) {
-        reading_ = shard;
         live_[shard] = readers_[shard].next();
         return {live_[shard] ? readers_[shard].record().prefix : no_record, shard};
     }
@@ -126,7 +114,6 @@ class KwaySum {
     std::vector<std::uint8_t> live_; // boolean: the shard has a current record
     std::vector<Player> losers_;
     Player winner_ = {no_record, 0};
-    std::size_t reading_ = 0;
     bool started_ = false;
 };
 

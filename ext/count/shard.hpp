@@ -58,9 +58,9 @@ struct CloseFile {
 };
 using File = std::unique_ptr<std::FILE, CloseFile>;
 
-template <typename OnFailure> File open_file(const std::string &path, const char *mode) {
-    File file(std::fopen(path.c_str(), mode));
-    if (!file) throw OnFailure(errno);
+inline File open_file(const char *path, const char *mode) {
+    File file(std::fopen(path, mode));
+    if (!file) throw FileFailure(errno);
     std::setvbuf(file.get(), nullptr, _IONBF, 0); // the callers do the buffering
     return file;
 }
@@ -139,7 +139,7 @@ class ShardReader {
     }
 
     void open() {
-        file_ = open_file<FileFailure>(path_, "rb");
+        file_ = open_file(path_.c_str(), "rb");
         if (std::fseek(file_.get(), 0, SEEK_END) != 0) throw FileFailure(errno);
         const long size = std::ftell(file_.get());
         if (size < 0) throw FileFailure(errno);
@@ -161,13 +161,19 @@ class ShardReader {
     Record record_ = {};
 };
 
-// Writes a new file through a buffer. The file is complete only after close().
+// Writes records to memory that has room for them, or to a new file through a buffer.
 class ShardWriter {
   public:
-    explicit ShardWriter(const char *path) : file_(open_file<OutputFailure>(path, "wbx")), buffer_(usual_buffer) {}
+    // The file is at `path` if `data` is null.
+    ShardWriter(std::uint8_t *data, const char *path) : data_(data) {
+        if (data) return;
+        file_ = open_file(path, "wbx");
+        buffer_.resize(usual_buffer);
+    }
 
     // Return the memory for the next `size` bytes, to be filled before the next call.
     std::uint8_t *reserve(std::size_t size) {
+        if (data_) return std::exchange(data_, data_ + size);
         if (size > buffer_.size() - used_) {
             flush();
             if (size > buffer_.size()) buffer_.resize(size);
@@ -175,9 +181,11 @@ class ShardWriter {
         return buffer_.data() + std::exchange(used_, used_ + size);
     }
 
+    // The file is complete only after this.
     void close() {
+        if (!file_) return;
         flush();
-        if (std::fclose(file_.release()) != 0) throw OutputFailure(errno);
+        if (std::fclose(file_.release()) != 0) throw FileFailure(errno);
     }
 
   private:
@@ -185,25 +193,14 @@ class ShardWriter {
     static constexpr std::size_t usual_buffer = std::size_t{1} << 18;
 
     void flush() {
-        if (std::fwrite(buffer_.data(), 1, used_, file_.get()) != used_) throw OutputFailure(errno);
+        if (std::fwrite(buffer_.data(), 1, used_, file_.get()) != used_) throw FileFailure(errno);
         used_ = 0;
     }
 
+    std::uint8_t *data_;
     File file_;
     std::vector<std::uint8_t> buffer_;
     std::size_t used_ = 0;
 };
-
-// Call write(reserve) to write records to `data`, which has room for them, or to a new file if `data` is null.
-// reserve(size) returns the memory for the next record.
-template <typename Write> void write_shard(std::uint8_t *data, const char *path, const Write &write) {
-    if (data) {
-        write([&](std::size_t size) { return std::exchange(data, data + size); });
-        return;
-    }
-    ShardWriter writer(path);
-    write([&](std::size_t size) { return writer.reserve(size); });
-    writer.close();
-}
 
 } // namespace bpeflow

@@ -112,7 +112,7 @@ inline void sort_ties(Entry *begin, Entry *end, std::size_t position) {
 inline std::vector<Entry> sorted(Table &table, std::uint32_t partitions, std::uint64_t *tokens, std::uint64_t *sizes) {
     std::fill(tokens, tokens + partitions, 0);
     std::fill(sizes, sizes + partitions, 0);
-    table.each([&](std::uint32_t, const Pretoken &pretoken) {
+    table.each([&](const Pretoken &pretoken) {
         const std::uint32_t partition = pretoken.partition(partitions);
         tokens[partition]++;
         sizes[partition] += BPEFLOW_RECORD_SIZE + std::uint64_t{pretoken.length};
@@ -121,21 +121,19 @@ inline std::vector<Entry> sorted(Table &table, std::uint32_t partitions, std::ui
     std::vector<Entry *> ends{entries.data()};
     for (std::uint32_t partition = 1; partition < partitions; partition++)
         ends.push_back(ends.back() + tokens[partition - 1]);
-    table.each([&](std::uint32_t place, const Pretoken &pretoken) {
-        *ends[pretoken.partition(partitions)]++ = {0, &table.record(place)};
-    });
+    table.each([&](Pretoken &pretoken) { *ends[pretoken.partition(partitions)]++ = {0, &pretoken}; });
     for (std::uint32_t partition = 0; partition < partitions; partition++)
         sort_by_bytes(ends[partition] - tokens[partition], ends[partition]);
     return entries;
 }
 
-// Write entries as records of a shard. reserve(size) returns the memory for the next record.
-template <typename Reserve> void write_records(const std::vector<Entry> &entries, const Reserve &reserve) {
+// Write entries as records of a shard.
+inline void write_records(const std::vector<Entry> &entries, ShardWriter &writer) {
     static constexpr std::size_t ahead = 16; // they are in random order, so prefetch them
     for (std::size_t i = 0; i < entries.size(); i++) {
         if (i + ahead < entries.size()) __builtin_prefetch(entries[i + ahead].record);
         const Pretoken &pretoken = *entries[i].record;
-        std::uint8_t *const record = reserve(BPEFLOW_RECORD_SIZE + std::size_t{pretoken.length});
+        std::uint8_t *const record = writer.reserve(BPEFLOW_RECORD_SIZE + std::size_t{pretoken.length});
         put_header(record, pretoken.length, pretoken.count);
         std::memcpy(record + BPEFLOW_RECORD_SIZE, pretoken.bytes(), pretoken.length);
     }

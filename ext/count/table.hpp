@@ -29,12 +29,17 @@ namespace bpeflow {
 
 class Table {
   public:
-    explicit Table(const Kernels &kernels) : kernels_(kernels), records_(first_records) {}
+    // In a smaller batch the waits hardly overlap. In a larger one, keys and what was prefetched evict each other from
+    // the L1 cache before they are used.
+    static constexpr std::size_t BATCH = 64;
+
+    // A pre-token counts `weight` times, which is at least 1.
+    explicit Table(const Kernels &kernels, std::int64_t weight = 1)
+        : kernels_(kernels), weight_(weight), records_(first_records) {}
 
     // Count pre-tokens. Bytes up to `readable_end` may be read. The text must stay in place until flush().
     void count(const PretokenBatch &tokens, const std::uint8_t *readable_end) {
         std::size_t looked_up = 0;
-        settled_ = false;
         if (front_.seeded()) {
             looked_up = tokens.with_words(readable_end);
             const std::size_t missed =
@@ -47,24 +52,20 @@ class Table {
         if (front_.due(counted_)) seed();
     }
 
-    // Add to the count of a pre-token, which is at least one byte long. `readable` bytes may be read from `token` on.
-    // The bytes must stay in place until flush().
-    void add(const std::uint8_t *token, std::size_t length, std::size_t readable, std::int64_t count) {
+    // Count a pre-token, which is at least one byte long, so many times. `readable` bytes may be read from `token` on. The
+    // bytes must stay in place until flush().
+    void add(const std::uint8_t *token, std::size_t length, std::size_t readable, std::int64_t times) {
         Key &key = batch_[waiting_];
-        settled_ = false;
-        key.set(token, length, readable, count);
+        key.set(token, length, readable, weighted(times));
         index_.prefetch(key.hash);
-        if (++waiting_ == batch_size) flush();
+        if (++waiting_ == BATCH) flush();
     }
 
     // Move the batch into the table.
     void flush() {
         if (used_ + waiting_ > index_.room()) grow();
-        std::uint32_t places[batch_size] = {};
-        for (std::size_t i = 0; i < waiting_; i++) {
-            places[i] = index_.guess(batch_[i].hash);
-            __builtin_prefetch(&record(places[i]), 1);
-        }
+        std::uint32_t places[BATCH];
+        guess(batch_, waiting_, places);
         for (std::size_t i = 0; i < waiting_; i++) {
             const Key &key = batch_[i];
             Pretoken &guessed = record(places[i]);
@@ -76,33 +77,37 @@ class Table {
         waiting_ = 0;
     }
 
+    // Move the counts of records of another table to the records of this one, where it has them. Both tables must be complete.
+    // Threads may do this at the same time for different pre-tokens.
+    void take_over(Pretoken *const *others, std::size_t count) {
+        Key keys[BATCH];
+        std::uint32_t places[BATCH];
+        for (std::size_t i = 0; i < count; i++) {
+            keys[i].set(others[i]->bytes(), others[i]->length, SHORT, others[i]->count);
+            index_.prefetch(keys[i].hash);
+        }
+        guess(keys, count, places);
+        for (std::size_t i = 0; i < count; i++) {
+            const auto same = [&](std::uint32_t place) { return keys[i].is(record(place)); };
+            const std::uint32_t place = same(places[i]) ? places[i] : index_.find(keys[i].hash, same);
+            if (place == 0) continue;
+            record(place).add(keys[i].count);
+            others[i]->count = 0;
+        }
+    }
+
     // Bring all counts into the records. The table can be read after this, until more is counted.
-    void settle() {
-        if (settled_) return; // several threads may read it
+    void complete() {
         flush();
-        front_.give_back([this](std::uint32_t place, std::int64_t count) { record(place).add(count); });
-        settled_ = true;
+        front_.give_back([this](std::uint32_t place, std::int64_t times) { record(place).add(weighted(times)); });
     }
-
-    // Multiply all counts of a settled table.
-    void multiply(std::int64_t factor) {
-        each([&](std::uint32_t place, const Pretoken &) { record(place).multiply(factor); });
-    }
-
-    bool settled() const { return settled_; }
-
-    const Index &index() const { return index_; } // the places of the records
 
     std::size_t tokens() const { return used_; }
     std::uint64_t bytes() const { return bytes_; }
 
-    // Call work(place, record) for all records, in the order in which they came.
-    template <typename Work> void each(const Work &work) const {
-        for (std::uint32_t place = first_place; place < end_;) {
-            const Pretoken &here = record(place);
-            work(place, here);
-            place += static_cast<std::uint32_t>(Pretoken::units(here.length));
-        }
+    // Call work(record) for all records, in the order in which they came.
+    template <typename Work> void each(const Work &work) {
+        each_place([&](std::uint32_t place) { work(record(place)); });
     }
 
     const Pretoken &record(std::uint32_t place) const {
@@ -122,12 +127,31 @@ class Table {
     }
 
   private:
-    // In a smaller batch the waits hardly overlap. In a larger one, keys and what was prefetched evict each other from
-    // the L1 cache before they are used.
-    static constexpr std::size_t batch_size = 64;
     static constexpr std::size_t first_records = std::size_t{1} << 16; // bytes
     static constexpr std::uint32_t first_place = 4;                    // zeros before it: never equal to a key
     static constexpr std::size_t slack = 2 * Pretoken::unit;           // read after the last record
+
+    // Call work(place) for the places of all records, in order.
+    template <typename Work> void each_place(const Work &work) const {
+        for (std::uint32_t place = first_place; place < end_;) {
+            work(place);
+            place += static_cast<std::uint32_t>(Pretoken::units(record(place).length));
+        }
+    }
+
+    // Guess the places of keys, and prefetch their records.
+    void guess(const Key *keys, std::size_t count, std::uint32_t *places) const {
+        for (std::size_t i = 0; i < count; i++) {
+            places[i] = index_.guess(keys[i].hash);
+            __builtin_prefetch(&record(places[i]), 1);
+        }
+    }
+
+    std::int64_t weighted(std::int64_t times) const {
+        std::int64_t count;
+        if (__builtin_mul_overflow(times, weight_, &count)) throw Failure{BPEFLOW_OVERFLOW};
+        return count;
+    }
 
     void add(const PretokenBatch &tokens, std::size_t i, const std::uint8_t *readable_end) {
         const std::uint8_t *const token = tokens.text + tokens.starts[i];
@@ -165,8 +189,8 @@ class Table {
             read = 0;
         };
         index_.grow(used_ + waiting_);
-        each([&](std::uint32_t place, const Pretoken &record) {
-            hashes[read] = record.hash();
+        each_place([&](std::uint32_t place) {
+            hashes[read] = record(place).hash();
             places[read] = place;
             index_.prefetch(hashes[read]);
             if (++read == ahead) insert_all();
@@ -177,16 +201,19 @@ class Table {
 
     // Choose which pre-tokens the front table counts from now on.
     void seed() {
-        settle();
+        complete();
         front_.clear(counted_);
-        const auto rare = static_cast<std::int64_t>(counted_ >> 18); // not worth a slot
-        each([&](std::uint32_t place, const Pretoken &record) {
-            if (record.length > 8 || record.count <= rare || record.bytes()[record.length - 1] == 0) return;
-            front_.offer(load_word(record.bytes()), place, record.count);
+        const auto rare =
+            static_cast<std::int64_t>((counted_ >> 18) * static_cast<std::uint64_t>(weight_)); // not worth a slot
+        each_place([&](std::uint32_t place) {
+            const Pretoken &here = record(place);
+            if (here.length > 8 || here.count <= rare || here.bytes()[here.length - 1] == 0) return;
+            front_.offer(load_word(here.bytes()), place, here.count);
         });
     }
 
     const Kernels &kernels_;
+    const std::int64_t weight_;
     Front front_;
     Index index_;
     Pages records_;
@@ -194,9 +221,8 @@ class Table {
     std::size_t used_ = 0;
     std::uint64_t bytes_ = 0;   // of the pre-tokens
     std::uint64_t counted_ = 0; // pre-tokens passed to count()
-    Key batch_[batch_size];
+    Key batch_[BATCH];
     std::size_t waiting_ = 0;
-    bool settled_ = true;
     std::uint32_t slots_[PretokenBatch::MOST + 8], misses_[PretokenBatch::MOST + 8];
 };
 

@@ -44,6 +44,7 @@ namespace cells {
 // takes four fifths of the time.
 constexpr unsigned bits = 22;
 constexpr std::size_t number = std::size_t{1} << bits;
+constexpr std::size_t KEY = 4; // bytes of a cell in a table
 
 inline std::uint32_t of(std::uint32_t left, std::uint32_t right) {
     return static_cast<std::uint32_t>(Pairs::hash(left, right) >> (64 - bits));
@@ -86,8 +87,8 @@ class Counts {
             std::uint32_t &count = counts()[cell];
             if (count == 0) continue;
             std::uint8_t key[8]; // the table copies it
-            for (unsigned i = 0; i < sizeof cell; i++) key[i] = static_cast<std::uint8_t>(cell >> (24 - 8 * i));
-            table.add(key, sizeof cell, sizeof key, count);
+            for (unsigned i = 0; i < KEY; i++) key[i] = static_cast<std::uint8_t>(cell >> (24 - 8 * i));
+            table.add(key, KEY, sizeof key, count);
             count = 0;
         }
         table.flush();

@@ -22,7 +22,7 @@ extern "C" {
 #endif
 
 /* Incremented with every change below. Python refuses a library with another number. */
-#define BPEFLOW_ABI 20
+#define BPEFLOW_ABI 21
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
@@ -146,8 +146,10 @@ BPEFLOW_API int bpeflow_units_new(const bpeflow_vocabulary *vocabulary, const ui
 BPEFLOW_API void bpeflow_units_free(bpeflow_units *units);
 
 /* Create a table. `instructions` is one of these sets, or NULL for the best. `units`, which must outlive the table, are
- * NULL to count pre-tokens. On success *table is a handle, otherwise NULL. */
-BPEFLOW_API int bpeflow_table_new(const char *instructions, bpeflow_units *units, bpeflow_table **table);
+ * NULL to count pre-tokens. Each occurrence counts `weight` times, which is at least 1. On success *table is a handle,
+ * otherwise NULL. */
+BPEFLOW_API int bpeflow_table_new(const char *instructions, bpeflow_units *units, int64_t weight,
+                                  bpeflow_table **table);
 
 /* Count the pre-tokens of a text, which must be valid UTF-8. */
 BPEFLOW_API int bpeflow_table_count(bpeflow_table *table, const bpeflow_pattern *pattern, const uint8_t *text,
@@ -187,7 +189,7 @@ enum { BPEFLOW_EXAMPLE = 96 };
 /* Get how much of the text a compiled pattern has not matched. The example belongs to the table. */
 BPEFLOW_API int bpeflow_table_unmatched(const bpeflow_table *table, bpeflow_unmatched_text *unmatched);
 
-/* Get the number of distinct pre-tokens and, of a table that is settled, the sum of their lengths. */
+/* Get the number of distinct pre-tokens, and the sum of their lengths. Of a table of pairs, both are upper bounds. */
 BPEFLOW_API int bpeflow_table_size(const bpeflow_table *table, uint64_t *tokens, uint64_t *bytes);
 
 /* Get an upper bound in bytes on the table's memory after `more` distinct pre-tokens of average length have been
@@ -195,42 +197,34 @@ BPEFLOW_API int bpeflow_table_size(const bpeflow_table *table, uint64_t *tokens,
 BPEFLOW_API int bpeflow_table_memory(const bpeflow_table *table, uint64_t more, uint64_t *bytes);
 
 /* Write the table as a shard: to `data`, or to a new file if `data` is NULL. `data` must hold the pre-tokens' bytes and
- * BPEFLOW_RECORD_SIZE more per pre-token; bpeflow_table_size gives both numbers once the table is settled. tokens[partitions] and sizes[partitions]
- * are set to the number of records in each partition and their size. */
+ * BPEFLOW_RECORD_SIZE more per pre-token, as bpeflow_table_size gives both numbers. tokens[partitions] and
+ * sizes[partitions] are set to the number of records in each partition and their size. */
 BPEFLOW_API int bpeflow_table_write(bpeflow_table *table, uint32_t partitions, uint8_t *data, const char *path,
                                     uint64_t *tokens, uint64_t *sizes);
 
-/* Bring all counts into the table, each multiplied by `weight`, which is at least 1. Until more is counted, the table can
- * then be read by several threads at the same time. */
-BPEFLOW_API int bpeflow_table_settle(bpeflow_table *table, int64_t weight);
-
 BPEFLOW_API void bpeflow_table_free(bpeflow_table *table);
 
-/* The sum of a partition of several tables: each pre-token once, its counts added up. */
+/* The sum of several tables: each pre-token once, its counts added up, in canonical order, which is count descending, then
+ * bytes ascending. It is made in three steps: add up all partitions, sort all parts, write them. Threads may do the parts
+ * of a step at the same time. */
 typedef struct bpeflow_sum bpeflow_sum;
 
-/* Add up a partition of settled tables, which must outlive the sum. The counts of the partition in the tables are used
- * up; sums of other partitions may be made at the same time. On success *sum is a handle, otherwise NULL. */
-BPEFLOW_API int bpeflow_sum_new(bpeflow_table *const *tables, uint64_t count, uint32_t partition, uint32_t partitions,
-                                bpeflow_sum **sum);
+/* Create a sum of tables, which must outlive it, with as many parts as partitions. On success *sum is a handle, otherwise
+ * NULL. */
+BPEFLOW_API int bpeflow_sum_new(bpeflow_table *const *tables, uint64_t count, uint32_t parts, bpeflow_sum **sum);
+
+/* Add up a partition, of `parts`. */
+BPEFLOW_API int bpeflow_sum_add_up(bpeflow_sum *sum, uint32_t partition);
+
+/* Sort a part. *tokens and *bytes are set to the number of its pre-tokens and the sum of their lengths. */
+BPEFLOW_API int bpeflow_sum_sort(bpeflow_sum *sum, uint32_t part, uint64_t *tokens, uint64_t *bytes);
+
+/* Write the pre-tokens of a part to `data`, the position at which each ends to `ends`, where that of data[0] is `begin`,
+ * and its count to `counts`. */
+BPEFLOW_API int bpeflow_sum_write(const bpeflow_sum *sum, uint32_t part, int64_t begin, uint8_t *data, int64_t *ends,
+                                  int64_t *counts);
 
 BPEFLOW_API void bpeflow_sum_free(bpeflow_sum *sum);
-
-/* The pre-tokens of several sums in canonical order, or a stretch of them. */
-typedef struct bpeflow_sorted bpeflow_sorted;
-
-/* Sort the sums of all partitions of the same tables, which must outlive the result: part number `part` of `parts`. The
- * sums are in order of their partitions. Parts can be sorted at the same time. On success *sorted is a handle, and
- * *tokens and *bytes are set to the number of its pre-tokens and the sum of their lengths; otherwise *sorted is NULL. */
-BPEFLOW_API int bpeflow_sorted_new(const bpeflow_sum *const *sums, uint64_t count, uint64_t part, uint64_t parts,
-                                   bpeflow_sorted **sorted, uint64_t *tokens, uint64_t *bytes);
-
-/* Write the pre-tokens to `data`, the position at which each ends to `ends`, where that of data[0] is `begin`, and its
- * count to `counts`. */
-BPEFLOW_API int bpeflow_sorted_write(const bpeflow_sorted *sorted, int64_t begin, uint8_t *data, int64_t *ends,
-                                     int64_t *counts);
-
-BPEFLOW_API void bpeflow_sorted_free(bpeflow_sorted *sorted);
 
 /* ---- shards of counts ----------------------------------------------------------------------------------------- */
 
@@ -259,21 +253,15 @@ typedef struct bpeflow_kway bpeflow_kway;
 BPEFLOW_API int bpeflow_kway_new(const bpeflow_shard *shards, uint64_t count, uint64_t buffer_size,
                                  bpeflow_kway **kway);
 
-/* The index of the shard that caused BPEFLOW_IO or BPEFLOW_DAMAGED. UINT64_MAX if the output file caused it. */
-BPEFLOW_API uint64_t bpeflow_kway_failed(const bpeflow_kway *kway);
-
 /* Write all records: to `data`, which has room for all records of all shards, or to a new file if `data` is NULL.
  * *tokens and *size are set to the number of records and their size. */
 BPEFLOW_API int bpeflow_kway_write(bpeflow_kway *kway, uint8_t *data, const char *path, uint64_t *tokens,
                                    uint64_t *size);
 
-/* Get the number of all records of all shards, and the sum of the pre-tokens' lengths, for bpeflow_kway_place. */
-BPEFLOW_API int bpeflow_kway_size(bpeflow_kway *kway, uint64_t *tokens, uint64_t *bytes);
-
-/* After bpeflow_kway_size, put up to `most` more records in canonical order, which is count descending, then bytes
- * ascending: the pre-tokens into data[bytes], the position at which each begins, and the end, into offsets[tokens + 1],
- * and the counts into counts[tokens]. No two shards may have the same pre-token. The arrays are the same ones in each
- * call. *left is set to the number of records that are left: the arrays are complete when it is 0. */
+/* Put up to `most` more records in canonical order: the pre-tokens into data[bytes], the position at which each begins,
+ * and the end, into offsets[tokens + 1], and the counts into counts[tokens]. No two shards may have the same pre-token. The
+ * arrays are the same ones in each call. *left is set to the number of records that are left: the arrays are complete when
+ * it is 0. */
 BPEFLOW_API int bpeflow_kway_place(bpeflow_kway *kway, uint64_t most, uint8_t *data, int64_t *offsets, int64_t *counts,
                                    uint64_t *left);
 

@@ -28,8 +28,8 @@ def _native() -> None:
     skip_missing("count", why_regex(load_pretokenizer("gpt2")))
 
 
-def table_of(counts: dict[bytes, int]) -> NativeTable:
-    table = NativeTable()
+def table_of(counts: dict[bytes, int], weight: int) -> NativeTable:
+    table = NativeTable(weight=weight)
     for token, count in counts.items():
         for _ in range(count):
             table.count(token)
@@ -39,7 +39,7 @@ def table_of(counts: dict[bytes, int]) -> NativeTable:
 def share(tables: Sequence[dict[bytes, int]], weights: Sequence[int], threads: int) -> SharedTables:
     shared = SharedTables(threads)
     for counts, weight in zip(tables, weights, strict=True):
-        shared.add({weight: table_of(counts)}, DocumentStatistics(documents=1))
+        shared.add([table_of(counts, weight)], DocumentStatistics(documents=1))
     return shared
 
 

@@ -36,13 +36,13 @@ def add(table: CountTable, counts: Mapping[bytes, int]) -> None:
 @pytest.mark.slow
 @given(parts=st.lists(tables, max_size=4), weight=st.sampled_from([1, 3, 2**50]))
 def test_the_shard_has_all_counts_in_order(scanner: Scanner, parts: list[dict[bytes, int]], weight: int) -> None:
-    table = new_table(load_pretokenizer("gpt2"), scanner)
+    table = new_table(load_pretokenizer("gpt2"), scanner, weight)
     total: Counter[bytes] = Counter()
     for part in parts:
         total.update(part)
         add(table, part)
     assert len(table) == len(total)
-    shard = table.shard(weight=weight)
+    shard = table.shard()
     assert dict(shard.items()) == {word: count * weight for word, count in total.items()}
     assert shard == Shard.pack((word, count * weight) for word, count in total.items())
 
@@ -59,10 +59,10 @@ def test_keys_that_differ_only_in_trailing_zeros_are_distinct(scanner: Scanner) 
 
 
 def test_a_count_beyond_64_bits_raises(scanner: Scanner) -> None:
-    table = new_table(load_pretokenizer("gpt2"), scanner)
-    add(table, {b"!": 2, b"#": 1})
+    table = new_table(load_pretokenizer("gpt2"), scanner, weight=2**62)
     with pytest.raises(CountOverflowError, match="64 bits"):
-        table.shard(weight=2**62)
+        add(table, {b"!": 2, b"#": 1})
+        table.shard()
 
 
 def test_shards_in_memory_and_in_files_have_the_same_records(scanner: Scanner, tmp_path: Path) -> None:
