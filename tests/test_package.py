@@ -92,11 +92,6 @@ def test_missing_files_are_errors_of_python_too(tmp_path: Path) -> None:
         bpeflow.load_tokens(tmp_path / "nope.bin")
 
 
-def test_a_tokenizer_that_is_called_names_the_methods() -> None:
-    with pytest.raises(TypeError, match=r"encode\(text\) returns ids"):
-        bpeflow.Tokenizer.train(iter(["low"]), 256, special_tokens=())("low")
-
-
 def test_files_that_look_binary(tmp_path: Path) -> None:
     (tmp_path / "image.png").write_bytes(b"\x89PNG\0\xff" * 9)
     with pytest.raises(bpeflow.errors.InvalidUtf8Error, match=r"not UTF-8 at byte 0 .*; it looks binary; "):

@@ -14,14 +14,11 @@ from typing import Any
 import pytest
 
 import bpeflow
-from bpeflow import AlreadyExistsError, ConfigError, FormatError, ResumeError, Tokenizer
+from bpeflow import AlreadyExistsError, ConfigError, FormatError, Tokenizer
 from bpeflow._util.delimiters import BEGIN_OF_TEXT, END_OF_TEXT, PADDING
 from bpeflow.cli.main import main
-from bpeflow.config import Settings, make_settings
 from bpeflow.formats.transformers import CHAT_TEMPLATES
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
-from bpeflow.run_dir.resume import make_run_settings
-from bpeflow.run_dir.run_files import record_run
 
 END, PAD, BOS = "<|endoftext|>", "<|pad|>", "<|begin_of_text|>"
 OTHERS = [*dict.fromkeys(token for named in CHAT_TEMPLATES.values() for token in named.special_tokens)]
@@ -359,22 +356,3 @@ def test_other_options_replace_the_files(tokenizer: Tokenizer, tmp_path: Path) -
     tokenizer.save(tmp_path, "huggingface", pad=END, overwrite=True)
     assert config(tmp_path)["pad_token"] == END
     assert names(tmp_path) == {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"}
-
-
-@pytest.mark.parametrize("template", ["chat.jinja", "chatml"])
-def test_a_run_resumed_elsewhere_must_find_its_chat_template(
-    template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    output = {"formats": ["huggingface"], "chat_template": template}
-    values = {"input": str(tmp_path / "corpus.txt"), "vocab_size": 270, "out_dir": tmp_path, "output": output}
-    (tmp_path / "unfinished").mkdir()
-    (tmp_path / "start").mkdir()
-    (tmp_path / "start" / "chat.jinja").touch()
-    monkeypatch.chdir(tmp_path / "start")
-    record_run(tmp_path / "unfinished", make_settings(Settings, values))
-    monkeypatch.chdir(tmp_path)
-    if template == "chatml":
-        assert make_run_settings({"resume": True, "out_dir": tmp_path}).output.chat_template == "chatml"
-    else:
-        with pytest.raises(ResumeError, match="has relative paths"):
-            make_run_settings({"resume": True, "out_dir": tmp_path})
