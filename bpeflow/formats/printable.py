@@ -124,15 +124,25 @@ def ids_by_form(vocab: Vocab, path: Path) -> dict[str, int]:
         FormatError: two ordinary tokens have the same bytes, as those of no trained vocabulary have. The message has
             `path`.
     """
+    forms = _forms(vocab.packed_tokens)
+    for text, token_id in vocab.special_tokens.items():
+        forms[token_id] = text
+    ids = dict(zip(forms, range(len(forms)), strict=True))
+    if len(ids) == len(forms) and "" not in ids and vocab.special_tokens.items() <= ids.items():  # as usual
+        return ids
     packed = vocab.packed_tokens.without(vocab.special_tokens.values())
-    printable = to_printable(packed.data)  # a character is a byte
-    forms = [printable[start:end] for start, end in pairwise(packed.offsets.tolist())]
+    forms = _forms(packed)
     ids = dict(zip(forms, range(len(forms)), strict=True))
     ids.pop("", None)
     if len(ids) < np.count_nonzero(packed.lengths):
         first, second = next((i, ids[form]) for i, form in enumerate(forms) if form and ids[form] != i)
         raise FormatError(f"{path}: {packed[first]!r} has the ids {first} and {second}; the file can hold only one")
     return dict(sorted((vocab.special_tokens | ids).items(), key=operator.itemgetter(1)))
+
+
+def _forms(packed: PackedBytes) -> list[str]:
+    printable = to_printable(packed.data)  # a character is a byte
+    return [printable[start:end] for start, end in pairwise(packed.offsets.tolist())]
 
 
 def vocab_of_forms(
