@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: The number that `bpeflow_abi` of a library must return: BPEFLOW_ABI in the header.
-ABI = 21
+ABI = 22
 
 #: Environment variable with a folder to search before the package's own. Sanitizer builds are tested this way.
 LIBRARY_PATH_VARIABLE = "BPEFLOW_LIBRARY_PATH"
@@ -243,10 +243,7 @@ _COUNT = _PATTERN | {
     "bpeflow_units_new": _checked(POINTER(Vocabulary), c_void_p, c_uint64, _HANDLES),
     "bpeflow_units_free": _freeing(),
     "bpeflow_table_new": _checked(c_char_p, c_void_p, c_int64, _HANDLES),
-    "bpeflow_table_count": _unchecked(c_void_p, c_void_p, c_char_p, c_uint64),
-    "bpeflow_table_count_documents": _unchecked(
-        c_void_p, c_void_p, POINTER(Delimiters), c_void_p, c_uint64, POINTER(Documents)
-    ),
+    "bpeflow_table_count": _unchecked(c_void_p, c_void_p, POINTER(Delimiters), c_void_p, c_uint64, POINTER(Documents)),
     "bpeflow_table_unmatched": _checked(c_void_p, POINTER(UnmatchedText)),
     "bpeflow_table_size": _checked(c_void_p, _NUMBER, _NUMBER),
     "bpeflow_table_memory": _checked(c_void_p, c_uint64, _NUMBER),

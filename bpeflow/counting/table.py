@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable
-from ctypes import byref, c_char, c_uint32, c_uint64, c_void_p, string_at
+from ctypes import Array, byref, c_char, c_uint32, c_uint64, c_void_p, string_at
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -152,21 +152,25 @@ class NativeTable:
         return self._size()[0]
 
     def count(self, text: bytes) -> None:
-        function = self._library.bpeflow_table_count
-        status = function(self._handle, self._pattern, text, len(text))
-        if status == native.UNMATCHED:
+        _, unmatched = self._count(text, len(text), native.Delimiters())
+        if unmatched:
             raise UnmatchedTextError("the pattern does not match all text")
-        native.check_status(status, function)
 
     def count_documents(self, data: memoryview, delimiters: Delimiters) -> CountedDocuments:
-        text = (c_char * len(data)).from_buffer(data)
-        counted = native.Documents()
-        function = self._library.bpeflow_table_count_documents
-        native_delimiters = _native_delimiters(delimiters)
-        status = function(self._handle, self._pattern, byref(native_delimiters), text, len(data), byref(counted))
-        if status != native.UNMATCHED:  # which `count` will raise for the document after those counted
-            native.check_status(status, function)
+        # Unmatched text is an error that `count` will raise for the document after those counted.
+        counted, _ = self._count((c_char * len(data)).from_buffer(data), len(data), _native_delimiters(delimiters))
         return CountedDocuments(counted.bytes, counted.documents, bool(counted.open))
+
+    def _count(
+        self, text: bytes | Array[c_char], size: int, delimiters: native.Delimiters
+    ) -> tuple[native.Documents, bool]:
+        """Count documents. Return what was counted, and whether it ended at text that may not be left unmatched."""
+        counted = native.Documents()
+        function = self._library.bpeflow_table_count
+        status = function(self._handle, self._pattern, byref(delimiters), text, size, byref(counted))
+        if status != native.UNMATCHED:
+            native.check_status(status, function)
+        return counted, status == native.UNMATCHED
 
     def statistics(self) -> DocumentStatistics:
         if not self._pretokenizer.custom:

@@ -48,15 +48,8 @@ int bpeflow_table_new(const char *instructions, bpeflow_units *units, std::int64
     return bpeflow::status_of([&] { *table = new bpeflow_table(*kernels, units, weight); });
 }
 
-int bpeflow_table_count(bpeflow_table *table, const bpeflow_pattern *pattern, const std::uint8_t *text,
-                        std::uint64_t length) {
-    if (!table || !pattern || (!text && length > 0)) return BPEFLOW_BAD_ARGUMENT;
-    return bpeflow::status_of([&] { table->counter.count(pattern->pattern, text, length); });
-}
-
-int bpeflow_table_count_documents(bpeflow_table *table, const bpeflow_pattern *pattern,
-                                  const bpeflow_delimiters *delimiters, const std::uint8_t *text, std::uint64_t length,
-                                  bpeflow_documents *counted) {
+int bpeflow_table_count(bpeflow_table *table, const bpeflow_pattern *pattern, const bpeflow_delimiters *delimiters,
+                        const std::uint8_t *text, std::uint64_t length, bpeflow_documents *counted) {
     if (!table || !pattern || !delimiters || (!text && length > 0) || !counted) return BPEFLOW_BAD_ARGUMENT;
     if (delimiters->count > 0 && (!delimiters->data || !delimiters->lengths)) return BPEFLOW_BAD_ARGUMENT;
     if (std::any_of(delimiters->lengths, delimiters->lengths + delimiters->count,

@@ -50,12 +50,6 @@ class Counter {
         : kernels_(kernels), table_(kernels, weight),
           reader_(units ? new UnitReader(*units, kernels, table_) : nullptr) {}
 
-    // Count the pre-tokens of a text, which must be valid UTF-8.
-    void count(const Pattern &pattern, const std::uint8_t *text, std::size_t length) {
-        count_piece(pattern, text, text + length, text + length);
-        table_.flush();
-    }
-
     // Count the pre-tokens of the documents in a text, up to the first document that is not valid UTF-8. Keep `counted`
     // up to date, so that it is right if this throws.
     void count_documents(const Pattern &pattern, const Delimiters &delimiters, const std::uint8_t *text,

@@ -22,7 +22,7 @@ extern "C" {
 #endif
 
 /* Incremented with every change below. Python refuses a library with another number. */
-#define BPEFLOW_ABI 21
+#define BPEFLOW_ABI 22
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
@@ -151,10 +151,6 @@ BPEFLOW_API void bpeflow_units_free(bpeflow_units *units);
 BPEFLOW_API int bpeflow_table_new(const char *instructions, bpeflow_units *units, int64_t weight,
                                   bpeflow_table **table);
 
-/* Count the pre-tokens of a text, which must be valid UTF-8. */
-BPEFLOW_API int bpeflow_table_count(bpeflow_table *table, const bpeflow_pattern *pattern, const uint8_t *text,
-                                    uint64_t length);
-
 /* The strings to remove from documents before pre-tokenization. If several match at one position, the longest wins.
  * One of them, the separator, also ends a document. */
 typedef struct {
@@ -171,9 +167,9 @@ typedef struct {
 } bpeflow_documents;
 
 /* Count the pre-tokens of the documents in a text, up to the first document that is not valid UTF-8. */
-BPEFLOW_API int bpeflow_table_count_documents(bpeflow_table *table, const bpeflow_pattern *pattern,
-                                              const bpeflow_delimiters *delimiters, const uint8_t *text,
-                                              uint64_t length, bpeflow_documents *counted);
+BPEFLOW_API int bpeflow_table_count(bpeflow_table *table, const bpeflow_pattern *pattern,
+                                    const bpeflow_delimiters *delimiters, const uint8_t *text, uint64_t length,
+                                    bpeflow_documents *counted);
 
 typedef struct {
     uint64_t bytes;     /* bytes of all texts counted */
