@@ -49,8 +49,12 @@ OFFSET_DTYPE = np.dtype("<u8")
 #: The size of numpy's header for a one-dimensional array.
 NPY_HEADER = 128
 
-#: The layouts that a file's name stands for.
-_LAYOUTS: dict[str, Layout] = {".bin": "bin", ".npy": "npy"}
+#: Endings of other files, which token files are not.
+_OTHER_SUFFIXES = (
+    *(".txt", ".md", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".html", ".xml", ".idx"),
+    *(".parquet", ".arrow", ".feather", ".npz", ".pt", ".pth", ".pkl", ".safetensors", ".gguf", ".h5", ".hdf5"),
+    *(".gz", ".gzip", ".bz2", ".xz", ".zst", ".zstd", ".lz4", ".zip", ".tar", ".tgz"),
+)
 
 
 @dataclass(frozen=True)
@@ -127,12 +131,13 @@ def part_path(path: Path, number: int) -> Path:
 def choose_layout(layout: Layout | None, path: Path) -> Layout:
     """Return the layout to write; None leaves the choice to the file's name.
 
-    Raises `ConfigError` if the two differ, or if the name has another ending, as that of a file of another kind may.
+    Raises `ConfigError` if the two differ, or if the name is one of files in other formats.
     """
-    named = _LAYOUTS.get(path.suffix)
-    if named is None:
+    if path.suffix.lower() in _OTHER_SUFFIXES:
         raise ConfigError(f"{path}: is no name of a token file: end it in .bin, or in .npy for numpy's format")
-    if layout is not None and (layout == "npy") != (named == "npy"):
+    named: Layout = "npy" if path.suffix == ".npy" else "bin"
+    differs = layout is not None and (layout == "npy") != (named == "npy")
+    if differs or (layout == "megatron" and path.suffix != ".bin"):
         name = path.with_suffix(".npy" if layout == "npy" else ".bin").name
         raise ConfigError(f"{path}: is no name for format {layout}: name it {name}, or leave out format")
     return layout or named

@@ -125,7 +125,7 @@ def test_a_corpus_for_megatron(tmp_path: Path) -> None:
         for document in read_as_megatron(path.with_suffix(""))[1]
     ]
     assert sorted(found) == sorted(text + EOT for text in TEXTS)
-    with pytest.raises(ConfigError, match=r"a.tokens: is no name of a token file"):
+    with pytest.raises(ConfigError, match=r"a.tokens: is no name for format megatron: name it a.bin"):
         encode_documents(tokenizer, TEXTS, tmp_path / "a.tokens", format="megatron")
 
 
@@ -177,10 +177,15 @@ def test_every_format_is_decoded(name: str, tmp_path: Path) -> None:
         decode_file(make_tokenizer(), tmp_path / name, tmp_path / ("a.npy.json" if layout == "npy" else "a.idx"))
 
 
-@pytest.mark.parametrize("name", ["q.parquet", "s.txt", "x.json", "x.bin.zst", "X.TXT", "train.idx", "train", "v1.5"])
+@pytest.mark.parametrize("name", ["q.parquet", "s.txt", "x.jsonl", "x.json", "x.gz", "x.bin.zst", "X.TXT", "train.idx"])
 @pytest.mark.parametrize("options", [{}, {"format": "bin"}, {"shard_tokens": 5}])
-def test_names_with_other_endings_are_refused(name: str, options: dict[str, Any], tmp_path: Path) -> None:
-    """Also without one: the sidecar of RUN/vocab would be a file of the run."""
+def test_names_of_other_formats_are_refused(name: str, options: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=rf"{name}: is no name of a token file: end it in .bin, or in .npy"):
         encode_documents(make_tokenizer(), TEXTS, tmp_path / name, **options)
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("name", ["train", "train.tokens", "train.u16", "train.2024", "v1.5"])
+def test_other_names_are_accepted(name: str, tmp_path: Path) -> None:
+    encode_documents(make_tokenizer(), ["hello"], tmp_path / name)
+    assert load_tokens(tmp_path / name).tolist()
