@@ -323,7 +323,7 @@ typedef struct bpeflow_learner bpeflow_learner;
 BPEFLOW_API int bpeflow_learner_new(const bpeflow_merge_task *task, bpeflow_learner **learner);
 
 /* Learn up to max_merges more merges into records[max_merges]. *learned is set to their number. If it is less than
- * max_merges, there are no more. */
+ * max_merges, there are no more. Most memory is taken in the first call, so the task's arrays can be freed before. */
 BPEFLOW_API int bpeflow_learner_step(bpeflow_learner *learner, uint64_t max_merges, bpeflow_merge_record *records,
                                      uint64_t *learned);
 

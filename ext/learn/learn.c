@@ -5,28 +5,23 @@
 struct bpeflow_learner {
     struct learner learner;
     struct part part;
+    struct share *share; /* until the lists are written */
 };
 
 uint32_t bpeflow_abi(void) {
     return BPEFLOW_ABI;
 }
 
-/* Store the pre-tokens, count their pairs, and write the pairs' lists. */
-static int set_up(struct learner *l, const bpeflow_merge_task *task) {
+/* Store the pre-tokens, count their pairs, and allocate the pairs' lists. */
+static int set_up(struct bpeflow_learner *learner, const bpeflow_merge_task *task) {
+    struct learner *l = &learner->learner;
     if (!learner_init(l, task)) return BPEFLOW_NO_MEMORY;
     if (task->ids) return set_up_encoded(l, task);
     corpus_lay_out(&l->corpus, task, 0, task->words);
-    struct byte_pair *byte_pairs = calloc(BYTE_PAIRS, sizeof *byte_pairs);
-    if (!byte_pairs) return BPEFLOW_NO_MEMORY;
-    int status = BPEFLOW_OK;
-    if (!count_byte_pairs(byte_pairs, task, 0, task->words))
-        status = BPEFLOW_OVERFLOW;
-    else if (!add_byte_pairs(l, byte_pairs, task->byte_ids))
-        status = BPEFLOW_NO_MEMORY;
-    else
-        list_byte_pairs(byte_pairs, task, &l->corpus, 0, task->words, l->lists.entries);
-    free(byte_pairs);
-    return status;
+    learner->share = calloc(1, sizeof *learner->share);
+    if (!learner->share) return BPEFLOW_NO_MEMORY;
+    if (!count_byte_pairs(learner->share, task, 0, task->words)) return BPEFLOW_OVERFLOW;
+    return add_byte_pairs(l, learner->share->pairs, task->byte_ids) ? BPEFLOW_OK : BPEFLOW_NO_MEMORY;
 }
 
 int bpeflow_learner_new(const bpeflow_merge_task *task, bpeflow_learner **learner) {
@@ -39,7 +34,7 @@ int bpeflow_learner_new(const bpeflow_merge_task *task, bpeflow_learner **learne
     double start = seconds();
     struct bpeflow_learner *made = calloc(1, sizeof *made);
     if (!made) return BPEFLOW_NO_MEMORY;
-    status = set_up(&made->learner, task);
+    status = set_up(made, task);
     if (status != BPEFLOW_OK) {
         bpeflow_learner_free(made);
         return status;
@@ -50,6 +45,21 @@ int bpeflow_learner_new(const bpeflow_merge_task *task, bpeflow_learner **learne
     return BPEFLOW_OK;
 }
 
+/* Write the pairs' lists before the first merge, when the caller has had time to free what it set up the learner with. */
+static void list_first_pairs(struct bpeflow_learner *learner) {
+    struct learner *l = &learner->learner;
+    if (l->listed) return;
+    double start = seconds();
+    if (learner->share)
+        list_byte_pairs(l, learner->share);
+    else
+        list_id_pairs(l);
+    free(learner->share);
+    learner->share = NULL;
+    l->listed = true;
+    l->statistics.setup_seconds += seconds() - start;
+}
+
 static struct candidate scan(const struct learner *l) {
     return scan_best(&l->heap, &l->pairs, l->limits.min_frequency, 0, pairs_size(&l->pairs));
 }
@@ -58,6 +68,7 @@ int bpeflow_learner_step(bpeflow_learner *learner, uint64_t max_merges, bpeflow_
                          uint64_t *learned) {
     if (!learner || !learned || (!records && max_merges > 0)) return BPEFLOW_BAD_ARGUMENT;
     struct learner *l = &learner->learner;
+    list_first_pairs(learner);
     for (*learned = 0; *learned < max_merges; ++*learned) {
         bpeflow_merge_record *merge = &records[*learned];
         bool found;
@@ -82,5 +93,6 @@ void bpeflow_learner_free(bpeflow_learner *learner) {
     if (!learner) return;
     learner_free(&learner->learner);
     part_free(&learner->part);
+    free(learner->share);
     free(learner);
 }

@@ -33,8 +33,9 @@ struct bpeflow_learner : learner {
         side_free(&after);
     }
 
-    std::vector<part> parts; // [threads]
-    side before{}, after{};  // sums over all parts
+    std::vector<share> shares; // of the threads during set-up, until the lists are written
+    std::vector<part> parts;   // [threads]
+    side before{}, after{};    // sums over all parts
     bpeflow::Paces paces;
 };
 
@@ -73,44 +74,53 @@ std::pair<std::uint64_t, std::uint64_t> share_of(const bpeflow_merge_task &task,
     return {cut(part), part + 1 == parts ? task.words : cut(part + 1)};
 }
 
-// Store the pre-tokens, count their pairs, and write the pairs' lists.
-int set_up(learner &l, const bpeflow_merge_task &task) {
+// Store the pre-tokens, count their pairs, and allocate the pairs' lists.
+int set_up(bpeflow_learner &l, const bpeflow_merge_task &task) {
     if (!learner_init(&l, &task)) return BPEFLOW_NO_MEMORY;
     if (task.ids) return set_up_encoded(&l, &task);
     const unsigned parts = parts_for(l, l.corpus.size / 16);
-    std::vector<std::vector<byte_pair>> shares(parts, std::vector<byte_pair>(BYTE_PAIRS));
+    l.shares = std::vector<share>(parts);
     std::atomic<bool> overflow = false;
     for_each_part(parts, [&](unsigned p) {
         const auto [first, last] = share_of(task, p, parts);
         corpus_lay_out(&l.corpus, &task, first, last);
-        if (!count_byte_pairs(shares[p].data(), &task, first, last)) overflow = true;
+        if (!count_byte_pairs(&l.shares[p], &task, first, last)) overflow = true;
     });
 
     std::vector<byte_pair> all(BYTE_PAIRS);
-    for (const auto &share : shares)
+    for (const share &share : l.shares)
         for (std::size_t p = 0; p < BYTE_PAIRS; p++) {
-            if (__builtin_add_overflow(all[p].count, share[p].count, &all[p].count)) overflow = true;
-            all[p].entries += share[p].entries;
+            if (__builtin_add_overflow(all[p].count, share.pairs[p].count, &all[p].count)) overflow = true;
+            all[p].entries += share.pairs[p].entries;
         }
     if (overflow) return BPEFLOW_OVERFLOW;
     if (!add_byte_pairs(&l, all.data(), task.byte_ids)) return BPEFLOW_NO_MEMORY;
 
     // Each thread's part of a list follows the part of the thread before, and the MARKs of all strips before its own.
-    for (unsigned part = 0; part < parts; part++) {
-        const std::uint64_t marks = corpus_strip_at(&l.corpus, task_position(&task, share_of(task, part, parts).first));
+    for (share &share : l.shares) {
+        const std::uint64_t marks = corpus_strip_at(&l.corpus, share.first);
         for (std::size_t p = 0; p < BYTE_PAIRS; p++) {
-            byte_pair &mine = shares[part][p];
+            byte_pair &mine = share.pairs[p];
             mine.cursor = all[p].cursor;
             if (mine.cursor == NOWHERE) continue;
             mine.cursor += marks;
             all[p].cursor += mine.entries;
         }
     }
-    for_each_part(parts, [&](unsigned p) {
-        const auto [first, last] = share_of(task, p, parts);
-        list_byte_pairs(shares[p].data(), &task, &l.corpus, first, last, l.lists.entries);
-    });
     return BPEFLOW_OK;
+}
+
+// Write the pairs' lists before the first merge, when the caller has had time to free what it set up the learner with.
+void list_first_pairs(bpeflow_learner &l) {
+    if (l.listed) return;
+    const double start = seconds();
+    if (l.shares.empty())
+        list_id_pairs(&l);
+    else
+        for_each_part(static_cast<unsigned>(l.shares.size()), [&](unsigned p) { list_byte_pairs(&l, &l.shares[p]); });
+    l.shares = {};
+    l.listed = true;
+    l.statistics.setup_seconds += seconds() - start;
 }
 
 // ---- choosing ----
@@ -263,6 +273,7 @@ int bpeflow_learner_step(bpeflow_learner *learner, std::uint64_t max_merges, bpe
     if (!learner || !learned || (!records && max_merges > 0)) return BPEFLOW_BAD_ARGUMENT;
     *learned = 0;
     return bpeflow::status_of([&] {
+        bpeflow::list_first_pairs(*learner);
         bool found = true;
         for (; *learned < max_merges; ++*learned) {
             if (!bpeflow::step(*learner, records[*learned], found)) throw bpeflow::Failure{BPEFLOW_NO_MEMORY};

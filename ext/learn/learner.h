@@ -30,6 +30,11 @@
  * 0.34 s. */
 #define AHEAD 16
 
+/* Minimum length of a list whose stale entries are dropped when one merge makes most of them stale. With 320 MB of
+ * multilingual text these are 86 lists of the first merges. The lists then take 256 MB, hardly more than at first (251);
+ * with a minimum of 262,144 they take 277. With 1,024 it is 3,839 lists, for 4 MB less and 8 % more time. */
+#define LONG_LIST 65536
+
 /* Limits of the pairs to keep in the table. */
 struct limits {
     int64_t min_frequency;
@@ -46,6 +51,7 @@ struct learner {
     uint32_t max_tokens;
     struct limits limits;
     bool scan;
+    bool listed; /* whether the lists of the first pairs have been written */
     bpeflow_merge_statistics statistics;
 };
 
@@ -89,6 +95,24 @@ static inline uint64_t key_with(uint32_t token, uint32_t neighbour, bool is_befo
     return is_before ? pair_key(neighbour, token) : pair_key(token, neighbour);
 }
 
+/* Drop the entries of a pair's list that are not occurrences any more. */
+static inline void drop_stale_entries(struct learner *l, struct pair *pair) {
+    const struct corpus *corpus = &l->corpus;
+    uint32_t *list = &l->lists.entries[pair->list], left = key_left(pair->key), right = key_right(pair->key);
+    uint64_t middle = l->tokens.spans[left], strip = 0, kept = 0;
+    for (uint64_t k = 0; k < pair->length; k++) {
+        uint64_t at = corpus->strips[strip] + middle;
+        if (k + AHEAD < pair->length) prefetch_occurrence(corpus->ids, at + list[k + AHEAD], 0, corpus->wide);
+        if (list[k] == MARK)
+            strip++;
+        else if (id_at(corpus->ids, at + list[k] - 1, corpus->wide) != left ||
+                 id_at(corpus->ids, at + list[k], corpus->wide) != right)
+            continue;
+        list[kept++] = list[k];
+    }
+    lists_release(&l->lists, pair, pair->length - kept);
+}
+
 /* Lower the counts of the pairs of `part`, the left or right part of the merged pair, with the neighbours on its
  * outer side. Not in the table: pairs that can never be learned, and pairs of the new token, which are added later. */
 static inline void lose_pairs(struct learner *l, const struct side *side, uint32_t part, bool is_before) {
@@ -101,7 +125,11 @@ static inline void lose_pairs(struct learner *l, const struct side *side, uint32
         if (pair->key == 0) continue;
         int64_t before = pair->count;
         pair->count -= neighbour_of(side, id)->weight;
-        if (before >= lowest && pair->count < lowest) l->lists.needed -= pair->length;
+        if (before < lowest) continue;
+        if (pair->count < lowest)
+            lists_release(&l->lists, pair, pair->length);
+        else if (pair->length >= LONG_LIST && neighbour_of(side, id)->entries >= pair->length / 2)
+            drop_stale_entries(l, pair);
     }
 }
 
@@ -186,12 +214,13 @@ static inline bool change_pairs(struct learner *l, const bpeflow_merge_record *m
                                 struct side *after) {
     if (!pairs_reserve(&l->pairs, before->met_count + after->met_count)) return false;
     struct pair *pair = pairs_slot(&l->pairs, pair_key(merge->left, merge->right));
+    uint64_t length = pair->length;
     pair->count = 0;
-    lists_release(&l->lists, pair); /* the positions that are still needed are in the parts */
+    lists_release(&l->lists, pair, length); /* the positions that are still needed are in the parts */
     lose_pairs(l, after, merge->right, false);
     lose_pairs(l, before, merge->left, true);
     pair->count = 0; /* also if it was its own neighbour, as `aa` in `aaa` */
-    if (l->lists.used + pair->length > l->lists.capacity && !make_room_for_lists(l)) return false;
+    if (l->lists.used + length > l->lists.capacity && !make_room_for_lists(l)) return false;
     if (l->lists.needed < l->lists.used / 2 && !shrink_lists(l)) return false;
 
     /* If P is `token` itself, as in `abab`, the lost pair is (token, left), which this P had gained before. */
@@ -276,12 +305,20 @@ struct byte_pair {
     uint64_t cursor; /* index in `lists` for the next occurrence, or NOWHERE */
 };
 
-/* Count the pairs of pre-tokens first to last - 1; false if a count does not fit 64 bits. */
-static inline bool count_byte_pairs(struct byte_pair *byte_pairs, const bpeflow_merge_task *task, uint64_t first,
+/* The pairs of a range of pre-tokens, which one thread sets up. */
+struct share {
+    uint64_t first, last; /* their positions, up to `last` - 1 */
+    struct byte_pair pairs[BYTE_PAIRS];
+};
+
+/* Count the pairs of pre-tokens first to last - 1 in an empty share; false if a count does not fit 64 bits. */
+static inline bool count_byte_pairs(struct share *share, const bpeflow_merge_task *task, uint64_t first,
                                     uint64_t last) {
+    share->first = task_position(task, first);
+    share->last = task_position(task, last);
     for (uint64_t w = first; w < last; w++)
         for (int64_t b = task->offsets[w]; b + 1 < task->offsets[w + 1]; b++) {
-            struct byte_pair *pair = &byte_pairs[task->data[b] << 8 | task->data[b + 1]];
+            struct byte_pair *pair = &share->pairs[task->data[b] << 8 | task->data[b + 1]];
             if (__builtin_add_overflow(pair->count, task->counts[w], &pair->count)) return false;
             pair->entries++;
         }
@@ -305,23 +342,26 @@ static inline bool add_byte_pairs(struct learner *l, struct byte_pair *byte_pair
     return true;
 }
 
-/* Write the occurrences in pre-tokens first to last - 1 to the pairs' lists. A MARK is written with the last pre-token
- * of its strip. */
-static inline void list_byte_pairs(struct byte_pair *byte_pairs, const bpeflow_merge_task *task,
-                                   const struct corpus *corpus, uint64_t first, uint64_t last, uint32_t *lists) {
-    uint64_t strip = corpus_strip_at(corpus, task_position(task, first));
-    uint64_t position = task_position(task, first) - corpus->strips[strip], end = corpus_strip_size(corpus, strip);
-    for (uint64_t w = first; w < last; w++) {
-        for (int64_t b = task->offsets[w]; b + 1 < task->offsets[w + 1]; b++, position++) {
-            struct byte_pair *pair = &byte_pairs[task->data[b] << 8 | task->data[b + 1]];
-            if (pair->cursor != NOWHERE) lists[pair->cursor++] = (uint32_t)position;
+/* Write the occurrences in a share to the pairs' lists. A MARK is written with the last pre-token of its strip. */
+static inline void list_byte_pairs(const struct learner *l, struct share *share) {
+    const struct corpus *corpus = &l->corpus;
+    const bool wide = corpus->wide;
+    uint32_t *lists = l->lists.entries;
+    uint64_t strip = corpus_strip_at(corpus, share->first);
+    for (uint64_t position = share->first; position < share->last; position++) {
+        uint64_t base = corpus->strips[strip];
+        uint32_t left = *token_bytes(&l->tokens, id_at(corpus->ids, position, wide));
+        for (uint32_t id; (id = id_at(corpus->ids, ++position, wide)) != END;) {
+            uint32_t right = *token_bytes(&l->tokens, id);
+            struct byte_pair *pair = &share->pairs[left << 8 | right];
+            if (pair->cursor != NOWHERE) lists[pair->cursor++] = (uint32_t)(position - 1 - base);
+            left = right;
         }
-        position += 2;
-        if (position < end || ++strip == corpus->strip_count) continue;
-        position = 1;
-        end = corpus_strip_size(corpus, strip);
+        if (position < corpus->strips[strip + 1]) continue;
+        strip++;
+        if (strip == corpus->strip_count) continue;
         for (uint32_t p = 0; p < BYTE_PAIRS; p++)
-            if (byte_pairs[p].cursor != NOWHERE) lists[byte_pairs[p].cursor++] = MARK;
+            if (share->pairs[p].cursor != NOWHERE) lists[share->pairs[p].cursor++] = MARK;
     }
 }
 
@@ -361,36 +401,35 @@ static inline bool allocate_id_lists(struct learner *l) {
     return true;
 }
 
-/* Write the occurrences to the lists. While they are written, `list` of a pair is where its next entry goes. */
-static inline void list_id_pairs(struct learner *l, const bpeflow_merge_task *task) {
-    uint64_t strip = 0, position = 1;
-    for (uint64_t w = 0; w < task->words; w++) {
-        for (int64_t unit = task->offsets[w]; unit + 1 < task->offsets[w + 1]; unit++, position++) {
-            struct pair *pair = pairs_slot(&l->pairs, pair_key(task->ids[unit], task->ids[unit + 1]));
-            if (pair->count > 0) l->lists.entries[pair->list++] = (uint32_t)position;
-        }
-        position += 2;
-        if (position < corpus_strip_size(&l->corpus, strip)) continue;
-        strip++;
-        if (strip == l->corpus.strip_count) continue;
-        position = 1;
-        for (uint64_t i = 0; i < pairs_size(&l->pairs); i++)
-            if (l->pairs.slots[i].count > 0) l->lists.entries[l->pairs.slots[i].list++] = MARK;
-    }
-    for (uint64_t i = 0; i < pairs_size(&l->pairs); i++)
-        if (l->pairs.slots[i].count > 0) l->pairs.slots[i].list -= l->pairs.slots[i].length;
-}
-
-/* Store encoded pre-tokens, count their pairs, and write the pairs' lists, on one thread: a table of these pairs for each
- * thread would take much memory. */
+/* Store encoded pre-tokens, count their pairs, and allocate the pairs' lists, on one thread: a table of these pairs for
+ * each thread would take much memory. */
 static inline int set_up_encoded(struct learner *l, const bpeflow_merge_task *task) {
     corpus_lay_out(&l->corpus, task, 0, task->words);
     if (!pairs_reserve(&l->pairs, 1)) return BPEFLOW_NO_MEMORY;
     int status = count_id_pairs(l, task);
     if (status != BPEFLOW_OK) return status;
-    if (!allocate_id_lists(l)) return BPEFLOW_NO_MEMORY;
-    list_id_pairs(l, task);
-    return BPEFLOW_OK;
+    return allocate_id_lists(l) ? BPEFLOW_OK : BPEFLOW_NO_MEMORY;
+}
+
+/* Write the occurrences to the lists. While they are written, `list` of a pair is where its next entry goes. */
+static inline void list_id_pairs(struct learner *l) {
+    const struct corpus *corpus = &l->corpus;
+    uint64_t strip = 0;
+    for (uint64_t position = 1; position < corpus->size; position++) {
+        uint64_t base = corpus->strips[strip];
+        uint32_t left = id_at(corpus->ids, position, corpus->wide);
+        for (uint32_t right; (right = id_at(corpus->ids, ++position, corpus->wide)) != END; left = right) {
+            struct pair *pair = pairs_slot(&l->pairs, pair_key(left, right));
+            if (pair->count > 0) l->lists.entries[pair->list++] = (uint32_t)(position - 1 - base);
+        }
+        if (position < corpus->strips[strip + 1]) continue;
+        strip++;
+        if (strip == corpus->strip_count) continue;
+        for (uint64_t i = 0; i < pairs_size(&l->pairs); i++)
+            if (l->pairs.slots[i].count > 0) l->lists.entries[l->pairs.slots[i].list++] = MARK;
+    }
+    for (uint64_t i = 0; i < pairs_size(&l->pairs); i++)
+        if (l->pairs.slots[i].count > 0) l->pairs.slots[i].list -= l->pairs.slots[i].length;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------------------------- */

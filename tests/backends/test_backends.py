@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain
-from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, PAGESIZE, mmap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -332,6 +333,50 @@ def test_lists_of_pairs_that_can_no_longer_be_chosen_are_dropped(backend: MergeB
         before = session.statistics().memory_bytes
         assert len(session.step(1000)) == 744
         assert session.statistics().memory_bytes - before < 9 * len(data)
+
+
+STATM = Path("/proc/self/statm")
+
+
+def pages_in_use() -> int:
+    return int(STATM.read_text(encoding="ascii").split()[1])
+
+
+def test_lists_are_written_when_the_words_are_no_longer_needed(backend: MergeBackend) -> None:
+    """The first step writes them, 4 bytes per position, so that the memory of the words can be freed before."""
+    if not isinstance(backend, NativeBackend):
+        pytest.skip("only native backends copy the words")
+    if not STATM.exists():
+        pytest.skip("memory in use is only known on Linux")
+    words, length = 100_000, 100
+    data = np.random.default_rng(1).integers(97, 123, size=words * length).astype(np.uint8)
+    counts = PretokenCounts(data, np.arange(words + 1) * length, np.ones(words, dtype=np.int64))
+    task = MergeTask(counts, BYTES, tuple(range(256)), max_tokens=257, threads=1)
+    with backend.start(task) as session:
+        expected = session.step(1).tolist()
+    with backend.start(task) as session:
+        data.setflags(write=True)
+        data[:] = 0
+        before = pages_in_use()
+        assert session.step(1).tolist() == expected
+        assert (pages_in_use() - before) * PAGESIZE > 3 * len(data)
+
+
+def test_long_lists_lose_most_of_their_stale_entries(backend: MergeBackend) -> None:
+    """Merging b and c makes 42,000 of 67,200 entries of (a, b) stale. They are not visited when a and b are merged."""
+    if not isinstance(backend, NativeBackend):
+        pytest.skip("the reference keeps stale entries")
+    starts = {"abc": 42_000, "abd": 8_400, "abe": 8_400, "abf": 8_400, "xbc": 21_000, "ybc": 21_000}
+    words = {f"{start}{word:05}".encode(): 1 for start, number in starts.items() for word in range(number)}
+    task = make_task(words, 40, threads=2)
+    with BACKENDS[-1].start(task) as reference:
+        expected = reference.step(1000).tolist()
+        visited = reference.statistics().occurrences_visited
+    assert {(98, 99), (97, 98)} <= {record[:2] for record in expected}
+    for each in (backend, with_strips(backend, 10_000)):
+        with each.start(task) as session:
+            assert session.step(1000).tolist() == expected
+            assert session.statistics().occurrences_visited <= visited - 42_000
 
 
 def test_a_closed_session_can_be_closed_again_and_still_reports_statistics(backend: MergeBackend) -> None:
