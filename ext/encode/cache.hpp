@@ -41,12 +41,6 @@ class Cache {
             if (words[0] != key.words[0] || (words[1] & without_count) != key.words[1]) return false;
             return key.is_short() || std::memcmp(first() + padded(many()), key.bytes, key.length()) == 0;
         }
-
-        // The same for a record of a short key, or zeros, without a branch.
-        bool is_of_short(const CacheKey &key) const {
-            constexpr unsigned count_bits = 64 - CacheKey::count_shift;
-            return ((words[0] ^ key.words[0]) | (words[1] ^ key.words[1]) << count_bits) == 0;
-        }
     };
     static_assert(sizeof(Record) == 32);
     static std::size_t padded(std::size_t count) { return (count + RUN - 1) / RUN * RUN; }
@@ -84,19 +78,19 @@ class Cache {
         return found;
     }
 
-    // Insert a pre-token that was not found. Return its record; null if it is very long or the cache is full.
-    const Record *insert(const CacheKey &key, const std::uint32_t *ids, std::size_t count) {
+    // Insert a pre-token that was not found, unless it is very long or the cache is full.
+    void insert(const CacheKey &key, const std::uint32_t *ids, std::size_t count) {
         const bool few = key.is_short() && count <= MOST;
         const std::size_t words = few ? 4 : 1 + padded(count),
                           size = 16 + words * 4 + (key.is_short() ? 0 : key.length());
         const std::size_t units = (size + sizeof(Record) - 1) / sizeof(Record);
-        if (units > longest || full()) return nullptr;
+        if (units > longest || full()) return;
         Index *const index = index_with_room();
-        if (!index) return nullptr;
+        if (!index) return;
         const std::uint64_t place = end_.fetch_add(units, std::memory_order_relaxed);
         if (place + units > places_) {
             full_.store(true, std::memory_order_relaxed);
-            return nullptr;
+            return;
         }
         Record &record = records_[place];
         record.words[0] = key.words[0];
@@ -110,7 +104,6 @@ class Cache {
             if (!key.is_short()) std::memcpy(to + 1 + padded(count), key.bytes, key.length());
         }
         index->add(std::uint64_t{tag(key)} << 32 | place);
-        return &record;
     }
 
     // Remove everything. No other thread may use the cache meanwhile.

@@ -90,11 +90,14 @@ class Encoder {
     void encode_ordinary(Bytes start, Bytes end) {
         if (start == end) return;
         const auto length = static_cast<std::size_t>(end - start);
-        if (encoding_->pattern)
+        if (encoding_->pattern) {
             scan(encoding_->pattern->pattern, kernels_, start, length,
                  [this](const PretokenBatch &tokens) { add(tokens); });
-        else
-            to_ids([&](auto &ids) { levels_ ? levels_->add(start, end, ids) : lookup_.add(start, length, ids); });
+        } else {
+            if (length > UINT32_MAX) throw Failure{BPEFLOW_TOO_LARGE};
+            const std::uint32_t first = 0, last = static_cast<std::uint32_t>(length);
+            add({start, &first, &last, 1});
+        }
     }
 
     void add(const PretokenBatch &tokens) {
