@@ -172,14 +172,14 @@ class TwoLevels {
             run_starts_[runs + joined] = run_lasts_[runs] = static_cast<std::uint32_t>(unit);
             runs += joined & ~to_next;
             joined = to_next;
-            unit++;
         };
         const auto pass_until = [&](std::size_t last) {
-            while (unit < last) pass(second_.can_join(units_[unit], units_[unit + 1]));
+            for (; unit < last; unit++) pass(second_.can_join(units_[unit], units_[unit + 1]));
         };
         for (std::size_t i = 0; i < tokens_; i++) {
             pass_until(ends_[i] - std::size_t{1});
             pass(false);
+            unit++;
         }
         std::size_t end = known_;
         if (unit < known_) { // of a pre-token that is not complete: nothing is known of the last one and the next
