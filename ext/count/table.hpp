@@ -1,10 +1,10 @@
 // The table of pre-tokens and their counts.
 //
 // Three levels. The front table (front.hpp) counts the most frequent pre-tokens. The others are looked up in an index
-// (index.hpp) of records, one after another in the order of their first occurrence. So growing the table means to make
-// the index again, and no record changes its place. The index and the records of a large corpus are far larger than the
-// caches, and each look-up waits for memory. Pre-tokens are therefore collected in a batch: first the buckets of all are
-// prefetched, then their records, so that the waits overlap.
+// (index.hpp) of records, one after another in the order of their first occurrence. Growing changes the index alone, and
+// no record changes its place. The index and the records of a large corpus are far larger than the caches, and each
+// look-up waits for memory. Pre-tokens are therefore collected in a batch: first the buckets of all are prefetched, then
+// their records, so that the waits overlap.
 //
 // Neither of the two gains alone. The index needs two dependent memory accesses, which hurts for frequent pre-tokens,
 // and a front before a table of keys and counts only takes away what is in the cache anyway.
@@ -177,25 +177,8 @@ class Table {
         return place;
     }
 
-    // Make the index again, with room for the batch. The records are read in order, and their buckets prefetched.
     void grow() {
-        static constexpr std::size_t ahead = 32;
-        std::uint64_t hashes[ahead];
-        std::uint32_t places[ahead];
-        std::size_t read = 0;
-        const auto insert_all = [&] {
-            for (std::size_t i = 0; i < read; i++)
-                index_.find(hashes[i], [](std::uint32_t) { return false; }, [&] { return places[i]; });
-            read = 0;
-        };
         index_.grow(used_ + waiting_);
-        each_place([&](std::uint32_t place) {
-            hashes[read] = record(place).hash();
-            places[read] = place;
-            index_.prefetch(hashes[read]);
-            if (++read == ahead) insert_all();
-        });
-        insert_all();
         for (std::size_t i = 0; i < waiting_; i++) index_.prefetch(batch_[i].hash);
     }
 
