@@ -44,13 +44,13 @@ def check(data: bytes) -> None:
     total: Counter[bytes] = Counter()
     with TemporaryDirectory() as name:
         while choices.left or not shards:
-            table, counts = NativeTable(pattern, instructions), Counter[bytes]()
+            weight = choices.one_of((1, 1, 1, 3, 2**61))
+            table, counts = NativeTable(pattern, instructions, weight), Counter[bytes]()
             for _ in range(choices.below(6)):
                 _count(choices, table, counts, pattern)
-            weight = choices.one_of((1, 1, 1, 3, 2**61))
             counts = Counter({token: count * weight for token, count in counts.items()})
             _must_be_right(table, counts)
-            shard = outcome(_OVERFLOW, table.shard, choices.one_of((None, Path(name) / str(len(shards)))), weight)
+            shard = outcome(_OVERFLOW, table.shard, choices.one_of((None, Path(name) / str(len(shards)))))
             must_equal("overflow", shard == REFUSED, any(count > MAX_COUNT for count in counts.values()))
             if shard == REFUSED:
                 return
