@@ -47,13 +47,14 @@ def check(data: bytes) -> None:
             weight = choices.one_of((1, 1, 1, 3, 2**61))
             table, counts = NativeTable(pattern, instructions, weight), Counter[bytes]()
             for _ in range(choices.below(6)):
-                _count(choices, table, counts, pattern)
+                counted = outcome(_OVERFLOW, _count, choices, table, counts, pattern)
+                overflows = any(count * weight > MAX_COUNT for count in counts.values())
+                must_equal("overflow", counted == REFUSED, overflows)
+                if overflows:
+                    return
             counts = Counter({token: count * weight for token, count in counts.items()})
             _must_be_right(table, counts)
-            shard = outcome(_OVERFLOW, table.shard, choices.one_of((None, Path(name) / str(len(shards)))))
-            must_equal("overflow", shard == REFUSED, any(count > MAX_COUNT for count in counts.values()))
-            if shard == REFUSED:
-                return
+            shard = table.shard(choices.one_of((None, Path(name) / str(len(shards)))))
             must_equal("a shard", list(shard.items()), list(Shard.pack(counts.items()).items()))
             shards.append(shard)
             total.update(counts)
@@ -71,15 +72,15 @@ def _count(choices: Choices, table: NativeTable, counts: Counter[bytes], pattern
             text += "".join(f" {number:x}".translate(_LETTERS) for number in range(first, first + choices.below(4000)))
         if kind == 2:  # whose lengths are around the special cases, some with zeros at the end
             text = "\n".join(choices.one_of(_UNITS) * (choices.below(3) + 1) for _ in range(choices.below(40)))
-        table.count(text.encode())
         counts.update(token.encode() for token in pretokens(text))
+        table.count(text.encode())
     else:
         delimiters = choices.one_of(_DELIMITERS)
         data = b"".join(choices.one_of(_PIECES) for _ in range(choices.below(40)))
         exact = memoryview(np.frombuffer(data, np.uint8).copy())
         counted, texts = _documents(data, delimiters)
-        must_equal(f"{delimiters}: {data!r}", table.count_documents(exact, delimiters), counted)
         counts.update(token.encode() for text in texts for token in pretokens(text))
+        must_equal(f"{delimiters}: {data!r}", table.count_documents(exact, delimiters), counted)
 
 
 def _documents(data: bytes, delimiters: Delimiters) -> tuple[CountedDocuments, list[str]]:
