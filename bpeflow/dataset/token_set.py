@@ -108,9 +108,12 @@ class TokenSet:
         """Yield the earlier files to remove before `new` ones get their names, in that order.
 
         Ids go first, as they could be read with a new sidecar, which may match their size by coincidence. An index goes
-        while the sidecar still shows that it is part of a token file, unless a new one replaces it.
+        while the sidecar still shows that it is part of a token file, unless a new one replaces it. Ids that have no
+        sidecar are just replaced.
         """
         for path in self.existing_files():
+            if path in new and not sidecar_path(path).exists():
+                continue
             yield path
             with suppress(FormatError, OSError):
                 known = read_sidecar(path)

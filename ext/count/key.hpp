@@ -41,6 +41,14 @@ struct Pretoken {
         const std::uint64_t words[2] = {load_word(bytes()), length > 8 ? load_word(bytes() + 8) : 0};
         return hash_short(words, length);
     }
+
+    // Return whether two records are of the same pre-token. Reads no other record, which another thread may change meanwhile.
+    bool is(const Pretoken &other) const {
+        if (length != other.length) return false;
+        for (std::size_t i = 0; i < length; i += 8)
+            if (load_word(bytes() + i) != load_word(other.bytes() + i)) return false;
+        return true;
+    }
 };
 static_assert(sizeof(Pretoken) == 2 * Pretoken::unit);
 

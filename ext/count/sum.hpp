@@ -104,7 +104,8 @@ class TableSum {
             tables_[0]->take_over(batch, waiting);
             for (std::size_t i = 0; rest && i < waiting; i++) {
                 if (batch[i]->count == 0) continue;
-                rest->add(batch[i]->bytes(), batch[i]->length, SHORT, batch[i]->count);
+                const std::size_t length = batch[i]->length; // of what may be read: threads change the next record
+                rest->add(batch[i]->bytes(), length, length, batch[i]->count);
                 batch[i]->count = 0;
             }
             waiting = 0;

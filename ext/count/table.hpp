@@ -80,18 +80,18 @@ class Table {
     // Move the counts of records of another table to the records of this one, where it has them. Both tables must be complete.
     // Threads may do this at the same time for different pre-tokens.
     void take_over(Pretoken *const *others, std::size_t count) {
-        Key keys[BATCH];
+        Key keys[BATCH]; // only their hashes
         std::uint32_t places[BATCH];
         for (std::size_t i = 0; i < count; i++) {
-            keys[i].set(others[i]->bytes(), others[i]->length, SHORT, others[i]->count);
+            keys[i].hash = others[i]->hash();
             index_.prefetch(keys[i].hash);
         }
         guess(keys, count, places);
         for (std::size_t i = 0; i < count; i++) {
-            const auto same = [&](std::uint32_t place) { return keys[i].is(record(place)); };
+            const auto same = [&](std::uint32_t place) { return record(place).is(*others[i]); };
             const std::uint32_t place = same(places[i]) ? places[i] : index_.find(keys[i].hash, same);
             if (place == 0) continue;
-            record(place).add(keys[i].count);
+            record(place).add(others[i]->count);
             others[i]->count = 0;
         }
     }

@@ -269,6 +269,8 @@ def test_the_hash_never_changes() -> None:
 def test_the_hash_does_not_depend_on_how_a_vocabulary_is_held(
     merges: list[tuple[bytes, bytes]], specials: list[str], shared: bool, tmp_path: Path
 ) -> None:
+    if not shared:
+        merges = merges[:4]  # no format takes two ids with the same bytes
     spec = TokenizerSpec(Vocab.build(merges, specials, reuse_tokens=shared))
     gpt2.save(spec, tmp_path)
     loaded = gpt2.load(tmp_path)  # tokens in one piece, merges as ids
