@@ -193,8 +193,9 @@ def open_journal(tokens: TokenSet, fingerprint: Fingerprint | None) -> Iterator[
     `FolderInUseError` if another process is writing the set, and as `Journal.resume` does.
     """
     path, owner = place_of_journal(tokens)
-    made = make_folder(path.parent)
+    made: list[Path] = []
     try:
+        made = make_folder(path.parent)
         with closing(_lock(path, tokens)) as locked:
             journal = Journal(path, owner, fingerprint, locked)
             try:
@@ -211,6 +212,7 @@ def open_journal(tokens: TokenSet, fingerprint: Fingerprint | None) -> Iterator[
                     with suppress(OSError):  # the error of the block matters more
                         path.unlink(missing_ok=True)
     finally:
+        _remove_if_empty(path)
         for folder in made:
             with suppress(OSError):  # not empty
                 folder.rmdir()
@@ -224,3 +226,10 @@ def _lock(path: Path, tokens: TokenSet) -> Descriptor:
         raise FolderInUseError(
             f"{tokens.path}: another process is writing these token files: wait for it to end, or stop it"
         ) from None
+
+
+def _remove_if_empty(path: Path) -> None:
+    """Remove the journal, if Ctrl-C came while it was being made or removed."""
+    with suppress(OSError), path.open("rb"), closing(open_locked(path)) as file:
+        if not os.fstat(file.fileno()).st_size:
+            path.unlink()

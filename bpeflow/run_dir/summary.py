@@ -77,7 +77,7 @@ def _merges(learning: LearningReport) -> str:
 def _workers(counting: CountingReport) -> str:
     if engine := counting.engine:
         return f"{format_count(engine.tasks, 'task')} on {format_count(len(engine.nodes), 'node')}"
-    counters, mergers = counting.stages["counter"], counting.stages["merger"]
     if counting.in_process:
         return f"{format_count(counting.threads, 'thread')}, no worker processes"
-    return f"{format_count(counters.workers, 'counter')}, {format_count(mergers.workers, 'merger')}"
+    named = [(name, counting.stages[name]) for name in ("counter", "merger") if name in counting.stages]
+    return ", ".join(format_count(stage.workers, name) for name, stage in named)

@@ -84,7 +84,7 @@ def test_sum_of_tables(benchmark: BenchmarkFixture, text: bytes) -> None:
         for half in (text[: len(text) // 2], text[len(text) // 2 :]):
             table = NativeTable()
             table.count(half.decode("utf-8", "ignore").encode())
-            shared.add({1: table}, DocumentStatistics())
+            shared.add([table], DocumentStatistics())
         return (shared,), {}
 
     counts = benchmark.pedantic(SharedTables.join, setup=new, rounds=5).counts.tolist()

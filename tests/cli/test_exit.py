@@ -194,10 +194,3 @@ def test_a_command_that_misses_a_library_says_so(capsys: pytest.CaptureFixture[s
 )
 def test_messages_advise_flags(message: str, shown: str) -> None:
     assert with_flags(message) == shown
-
-
-def test_warnings_advise_flags_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "a.txt").write_text(" " * 999, encoding="utf-8")
-    flags = ("--vocab_size", "300", "--out_dir", str(tmp_path / "run"))
-    assert main(("--input", str(tmp_path / "a.txt"), *flags)) == 0
-    assert "; --max_token_length 128 leaves their ids to shorter ones" in capsys.readouterr().err

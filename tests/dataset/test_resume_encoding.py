@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import gzip
 import json
 import os
@@ -20,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from interrupting import interrupting
 
 from bpeflow import Tokenizer
 from bpeflow.dataset import journal
@@ -424,6 +426,28 @@ def test_a_document_that_moves_to_the_next_part_is_not_lost(
     assert contents(out.parent) == contents(tmp_path / "whole")
     assert len(contents(out.parent)) > 8
     assert np.fromfile(tmp_path / "out" / "c_000000.bin", np.uint16).size < 150
+
+
+def test_ctrl_c_while_the_journal_is_made_leaves_nothing(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fcntl, "flock", interrupting(fcntl.flock, 1, KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        encode_file(tokenizer, make_corpus(tmp_path, "txt", random.Random(1)), tmp_path / "new" / "out.bin")
+    assert not (tmp_path / "new").exists()
+
+
+def test_ctrl_c_before_the_journal_is_removed_leaves_nothing(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    monkeypatch.setattr(journal.Journal, "resume", stop)
+    monkeypatch.setattr(Path, "unlink", interrupting(Path.unlink, 1, KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        encode_file(tokenizer, make_corpus(tmp_path, "txt", random.Random(1)), tmp_path / "new" / "out.bin")
+    assert not (tmp_path / "new").exists()
 
 
 def test_an_output_that_cannot_be_made_is_named_as_given(
