@@ -13,7 +13,7 @@ from bpeflow._util.native import build_records
 from bpeflow.backends import BACKENDS
 from bpeflow.cli.parser import Parser, add_json_flag
 from bpeflow.errors import NativeUnavailableError
-from bpeflow.look.tables import output_console, print_fields, print_json, print_table
+from bpeflow.look.render import output_console, print_fields, print_json, print_table
 from bpeflow.pretokenize.native import chosen_instructions, native_instructions, native_unicode_version, why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer, unicode_version
 

@@ -24,7 +24,7 @@ from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import BackendsDifferError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
-from bpeflow.look.tables import output_console, print_json, print_table
+from bpeflow.look.render import output_console, print_json, print_table
 from bpeflow.run_dir.run_files import start_report
 from bpeflow.training.learn import LearnedMerges, learn_with_settings
 from bpeflow.training.task import resolve_initial

@@ -22,8 +22,9 @@ from bpeflow.look.difference import (
     compare_texts,
     compare_vocabs,
 )
-from bpeflow.look.tables import join_tokens, list_tokens, output_console, print_fields, print_json, print_table
+from bpeflow.look.render import join_tokens, output_console, print_fields, print_json, print_table
 from bpeflow.look.usage import count_pretokens, token_occurrences
+from bpeflow.look.vocabulary import list_tokens
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
 _DESCRIPTION = """\

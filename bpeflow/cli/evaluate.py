@@ -10,7 +10,7 @@ from bpeflow.cli.parser import Parser, add_description_flags, add_json_flag, add
 from bpeflow.cli.progress import observing
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
 from bpeflow.dataset.evaluate import evaluate
-from bpeflow.look.tables import output_console, print_json
+from bpeflow.look.render import output_console, print_json
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
 _DESCRIPTION = """\

@@ -10,19 +10,9 @@ from bpeflow._util.text import format_count, format_size, one_line
 from bpeflow.cli.parser import Parser, add_description_flags, add_json_flag, add_quiet_flag, add_tokenizer, description
 from bpeflow.cli.progress import observing
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
-from bpeflow.look.render import fields_of
-from bpeflow.look.tables import (
-    LISTED,
-    join_tokens,
-    list_tokens,
-    output_console,
-    print_bars,
-    print_fields,
-    print_json,
-    print_table,
-)
+from bpeflow.look.render import fields_of, join_tokens, output_console, print_bars, print_fields, print_json, print_table
 from bpeflow.look.usage import CorpusFigures, count_pretokens, inspect_corpus
-from bpeflow.look.vocabulary import VocabFigures, VocabToken, inspect_vocab
+from bpeflow.look.vocabulary import LISTED, VocabFigures, VocabToken, inspect_vocab, list_tokens
 from bpeflow.run_dir.run_files import report_of_tokenizer
 from bpeflow.run_dir.summary import count_unit
 from bpeflow.tokenizer.tokenizer import Tokenizer

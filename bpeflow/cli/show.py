@@ -67,7 +67,7 @@ def run_show(options: Namespace) -> None:
     from rich.console import Console
 
     from bpeflow.look.explainer import Explainer
-    from bpeflow.look.tables import print_json
+    from bpeflow.look.render import print_json
     from bpeflow.run_dir.run_files import report_of_tokenizer
     from bpeflow.run_dir.summary import count_unit
 

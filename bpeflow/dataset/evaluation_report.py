@@ -16,8 +16,7 @@ from rich.text import Text
 from bpeflow import __version__
 from bpeflow._util.text import format_count, format_size, one_line
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
-from bpeflow.look.render import fields_of
-from bpeflow.look.tables import Printable, join_tokens, print_table
+from bpeflow.look.render import Printable, fields_of, join_tokens, print_table
 from bpeflow.look.vocabulary import longest_tokens
 from bpeflow.tokenizer.tokenizer import Tokenizer
 

@@ -43,86 +43,78 @@ _POINTS = 120
 #: Token lengths in bytes up to which there is a chart; longer tokens are few.
 _MOST_BYTES = 24
 
-Curve = tuple[list[float], list[float]]
+Curve = tuple[Sequence[float], Sequence[float]]
 
 
-class Charts:
-    """Draws charts, as the addresses of images that hold all their data.
+def line_chart(
+    curves: Mapping[str, Curve], x: str, y: str, *, log: str = "", steps: bool = False, top: float | None = None
+) -> str:
+    """Return a chart of curves.
 
-    Raises `MissingLibraryError` if matplotlib is not installed.
+    Args:
+        curves: by name. If there are several, a legend has their names.
+        x: the label of the horizontal axis.
+        y: the label of the vertical axis.
+        log: which axes are logarithmic: ``""``, ``"x"`` or ``"xy"``.
+        steps: whether to draw steps rather than lines between points.
+        top: the upper end of the vertical axis.
     """
 
-    def __init__(self) -> None:
-        self._matplotlib = load_extra("matplotlib", "report", "charts")
-        self._figure = load_extra("matplotlib.figure", "report", "charts").Figure
-        self._ticker = load_extra("matplotlib.ticker", "report", "charts")
+    def draw(axes: Axes, ticker: Any) -> None:
+        for name, (xs, ys) in curves.items():
+            axes.plot(xs, ys, label=name, drawstyle="steps-mid" if steps else "default")
+        axes.set(xlabel=x, ylabel=y, **{f"{direction}scale": "log" for direction in log})
+        if "y" not in log:
+            axes.set_ylim(bottom=0, top=top)
+        for axis, direction in ((axes.xaxis, "x"), (axes.yaxis, "y")):
+            low, high = axis.get_view_interval()
+            if direction in log:
+                axis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5) if high < 300 * low else (1,)))
+                axis.set_minor_formatter(ticker.NullFormatter())
+            if direction in log or high >= 1000:
+                axis.set_major_formatter(ticker.EngFormatter(sep=""))  # 32k, 1.5M
+        if len(curves) > 1:
+            axes.legend()
 
-    def lines(
-        self,
-        curves: Mapping[str, Curve],
-        x: str,
-        y: str,
-        *,
-        log: str = "",
-        steps: bool = False,
-        top: float | None = None,
-    ) -> str:
-        """Return a chart of curves.
+    return _image(draw)
 
-        Args:
-            curves: by name. If there are several, a legend has their names.
-            x: the label of the horizontal axis.
-            y: the label of the vertical axis.
-            log: which axes are logarithmic: ``""``, ``"x"`` or ``"xy"``.
-            steps: whether to draw steps rather than lines between points.
-            top: the upper end of the vertical axis.
-        """
 
-        def draw(axes: Axes) -> None:
-            for name, (xs, ys) in curves.items():
-                axes.plot(xs, ys, label=name, drawstyle="steps-mid" if steps else "default")
-            axes.set_xlabel(x)
-            axes.set_ylabel(y)
-            for direction in log:
-                getattr(axes, f"set_{direction}scale")("log")
-            if not log.endswith("y"):
-                axes.set_ylim(bottom=0, top=top)
-            for axis, direction in ((axes.xaxis, "x"), (axes.yaxis, "y")):
-                low, high = axis.get_view_interval()
-                if direction in log:
-                    axis.set_major_locator(self._ticker.LogLocator(subs=(1, 2, 5) if high < 300 * low else (1,)))
-                    axis.set_minor_formatter(self._ticker.NullFormatter())
-                if direction in log or high >= 1000:
-                    axis.set_major_formatter(self._ticker.EngFormatter(sep=""))  # 32k, 1.5M
-            if len(curves) > 1:
-                axes.legend()
+def timeline(spans: Sequence[tuple[str, float, float]]) -> str:
+    """Return a chart of activities: name, begin and end in seconds, from the top down."""
+    names, starts, ends = zip(*spans, strict=True)
 
-        return self._image(draw)
+    def draw(axes: Axes, ticker: Any) -> None:
+        axes.barh(names, np.subtract(ends, starts), left=starts, height=0.6)
+        axes.invert_yaxis()
+        axes.grid(axis="y", visible=False)
+        axes.set_xlim(0, 1.05 * max(ends) or 1.0)
+        axes.xaxis.set_major_locator(ticker.MaxNLocator(6))
+        axes.xaxis.set_major_formatter(ticker.EngFormatter("s"))  # 500 ms
 
-    def timeline(self, spans: Sequence[tuple[str, float, float]]) -> str:
-        """Return a chart of activities: name, begin and end in seconds, from the top down."""
+    return _image(draw, height=0.8 + 0.25 * len(spans))
 
-        def draw(axes: Axes) -> None:
-            starts, names = [begin for _, begin, _ in spans], [name for name, _, _ in spans]
-            axes.barh(names, [end - begin for _, begin, end in spans], left=starts, height=0.6)
-            axes.invert_yaxis()
-            axes.grid(axis="y", visible=False)
-            axes.set_xlim(0, 1.05 * max(end for _, _, end in spans) or 1.0)
-            axes.xaxis.set_major_locator(self._ticker.MaxNLocator(6))
-            axes.xaxis.set_major_formatter(self._ticker.EngFormatter("s"))  # 500 ms
 
-        return self._image(draw, height=0.8 + 0.25 * len(spans))
+def _image(draw: Callable[[Axes, Any], None], height: float = _HEIGHT) -> str:
+    """Return a chart as the address of an image that holds all its data, in the same style whatever the user's is.
 
-    def _image(self, draw: Callable[[Axes], None], height: float = _HEIGHT) -> str:
-        """Return a chart, in the same style whatever the user's is."""
-        with self._matplotlib.rc_context():
-            self._matplotlib.rcdefaults()
-            self._matplotlib.rcParams.update(_STYLE)
-            figure = self._figure(figsize=(_WIDTH, height), layout="constrained")
-            draw(figure.add_subplot())
-            written = io.BytesIO()
-            figure.savefig(written, format="svg", metadata={"Date": None})
-        return f"data:image/svg+xml;base64,{b64encode(written.getvalue()).decode()}"
+    Args:
+        draw: draws on axes, with the ticks of `matplotlib.ticker`.
+        height: its height in inches.
+
+    Raises:
+        MissingLibraryError: matplotlib is not installed.
+    """
+    matplotlib, figures, ticker = (
+        load_extra(name, "report", "charts") for name in ("matplotlib", "matplotlib.figure", "matplotlib.ticker")
+    )
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_STYLE)
+        drawn = figures.Figure(figsize=(_WIDTH, height), layout="constrained")
+        draw(drawn.add_subplot(), ticker)
+        written = io.BytesIO()
+        drawn.savefig(written, format="svg", metadata={"Date": None})
+    return f"data:image/svg+xml;base64,{b64encode(written.getvalue()).decode()}"
 
 
 # ---- figures ----
@@ -135,7 +127,7 @@ def figure(title: str, chart: str, *sentences: str) -> str:
     return f"<figure><h3>{escape(title)}</h3>{image}<figcaption>{caption}</figcaption></figure>\n"
 
 
-def draw_stages(charts: Charts, report: RunReport) -> Iterator[str]:
+def draw_stages(report: RunReport) -> Iterator[str]:
     """Yield the figure of the time of the stages, if they were timed."""
     counting, learning = report.counting, report.learning
     end = counting.seconds if counting else 0.0
@@ -147,10 +139,10 @@ def draw_stages(charts: Charts, report: RunReport) -> Iterator[str]:
         spans.append(("learning", end, end + learning.seconds))
     if spans:
         what = "Wall time, including time in which a stage waited for other stages."
-        yield figure("Time of the stages", charts.timeline(spans), what)
+        yield figure("Time of the stages", timeline(spans), what)
 
 
-def draw_monitored(charts: Charts, monitored: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def draw_monitored(monitored: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield figures of the samples of the monitor."""
     samples = [sample for sample in monitored if "counter" in sample["stages"]]
     if len(samples) < 2:
@@ -159,7 +151,7 @@ def draw_monitored(charts: Charts, monitored: Sequence[Mapping[str, Any]]) -> It
         return
     times = [sample["elapsed"] for sample in samples]
     rates = [sample["stages"]["counter"]["weight_per_second"] / 1e6 for sample in samples]
-    chart = charts.lines({"counter": (times, rates)}, "seconds", "MB/s")
+    chart = line_chart({"counter": (times, rates)}, "seconds", "MB/s")
     yield figure("Throughput", chart, "Text counted per second, between two samples.")
     depths: dict[str, Curve] = {}
     for queue in monitored[0]["queues"]:
@@ -168,7 +160,7 @@ def draw_monitored(charts: Charts, monitored: Sequence[Mapping[str, Any]]) -> It
         depths[queue] = ([sample["elapsed"] for sample in with_queue], fills)
     yield figure(
         "Queues",
-        charts.lines(depths, "seconds", "% full", top=105),
+        line_chart(depths, "seconds", "% full", top=105),
         "By items or bytes, whichever is closer to its bound. The stage after a full queue is the slow one.",
     )
 
@@ -178,16 +170,16 @@ def _fill(sample: Mapping[str, Any], queue: str) -> float:
     return max(float(depth[unit] / max(bound[unit], 1)) for unit in ("items", "bytes"))
 
 
-def draw_growth(charts: Charts, growth: Curve | None) -> str:
+def draw_growth(growth: Curve | None) -> str:
     """Return the figure of the growth of distinct pre-tokens."""
     title = "Growth of distinct pre-tokens"
     if growth is None:
         return figure(title, "", "The counts are not in the run folder, or are of fragments.")
-    chart = charts.lines({"": growth}, "pre-tokens", "distinct pre-tokens", log="xy")
+    chart = line_chart({"": growth}, "pre-tokens", "distinct pre-tokens", log="xy")
     return figure(title, chart, "Computed from the counts, for the corpus in random order.")
 
 
-def draw_merge_counts(charts: Charts, vocab: Vocab, second_stage: int | None = None) -> str:
+def draw_merge_counts(vocab: Vocab, second_stage: int | None = None) -> str:
     """Return the figure of the counts of merges, where a second stage of superwords may begin at a rank."""
     counts = vocab.merge_counts or ()
     if second_stage is None:
@@ -198,7 +190,7 @@ def draw_merge_counts(charts: Charts, vocab: Vocab, second_stage: int | None = N
     curves = {name: curve for name, curve in stages.items() if len(curve[0]) > 1}
     if not curves:
         return figure("Merge counts", "", "The counts of the merges were not kept with the tokenizer.")
-    chart = charts.lines(curves, "rank of the merge", "count", log="xy")
+    chart = line_chart(curves, "rank of the merge", "count", log="xy")
     last = [*curves.values()][-1][1][-1]
     sentences = ["How often each pair occurred when it was merged.", f"{last:,.0f} times for the last merge."]
     if second_stage is not None:
@@ -206,17 +198,17 @@ def draw_merge_counts(charts: Charts, vocab: Vocab, second_stage: int | None = N
     return figure("Merge counts", chart, *sentences)
 
 
-def draw_token_lengths(charts: Charts, vocab: Vocab) -> str:
+def draw_token_lengths(vocab: Vocab) -> str:
     """Return the figure of the lengths of tokens."""
     numbers = token_lengths(vocab)
-    drawn = [float(number) for number in numbers[:_MOST_BYTES]]
-    chart = charts.lines({"": ([*map(float, range(1, len(drawn) + 1))], drawn)}, "bytes", "tokens", steps=True)
+    drawn = numbers[:_MOST_BYTES]
+    chart = line_chart({"": (range(1, len(drawn) + 1), drawn)}, "bytes", "tokens", steps=True)
     longer = sum(numbers[_MOST_BYTES:])
     sentences = [f"{longer:,} tokens are longer, up to {len(numbers):,} bytes."] if longer else []
     return figure("Lengths of tokens", chart, *sentences)
 
 
-def draw_bytes_per_token(charts: Charts, curve: Curve | None, sample: str) -> str:
+def draw_bytes_per_token(curve: Curve | None, sample: str) -> str:
     """Return the figure of bytes per token by size of the vocabulary, given the description of the sample."""
     title = "Bytes per token by size of the vocabulary"
     if curve is None:
@@ -229,7 +221,7 @@ def draw_bytes_per_token(charts: Charts, curve: Curve | None, sample: str) -> st
         )
     elif curve[0][-1] >= 2 * curve[0][0]:
         sentences.append("Doubling the vocabulary saves more than 5 % of the tokens at every size.")
-    chart = charts.lines({"": curve}, "entries of the vocabulary", "bytes per token", log="x")
+    chart = line_chart({"": curve}, "entries of the vocabulary", "bytes per token", log="x")
     return figure(title, chart, *sentences)
 
 
@@ -245,7 +237,7 @@ def expected_growth(counts: NDArray[np.int64]) -> Curve:
     total = int(np.sum(times * words))
     sizes = _spread(1, total)
     distinct = [float(np.sum(words * -np.expm1(times * np.log1p(-size / total)))) for size in sizes[:-1]]
-    return [float(size) for size in sizes], [*distinct, float(len(counts))]
+    return sizes, [*distinct, float(len(counts))]
 
 
 def merge_count_curve(counts: Sequence[int | None]) -> Curve:
@@ -255,7 +247,7 @@ def merge_count_curve(counts: Sequence[int | None]) -> Curve:
     """
     known = [rank for rank, count in enumerate(counts, 1) if count]
     ranks = [rank for rank in _spread(known[0], known[-1]) if counts[rank - 1]] if known else []
-    return [float(rank) for rank in ranks], [float(counts[rank - 1] or 0) for rank in ranks]
+    return ranks, [counts[rank - 1] or 0 for rank in ranks]
 
 
 def bytes_per_token_curve(tokenizer: Tokenizer, occurrences: NDArray[np.int64], size: int) -> Curve | None:

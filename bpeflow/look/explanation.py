@@ -252,18 +252,17 @@ class Explanation(Shown):
         numbers = count()
         borders = (border.between(*pair) for border, pair in zip(self.borders, pairwise(self.tokens), strict=True))
         for piece, start in zip(self.pieces, starts[1:], strict=True):
-            before = [*islice(borders, len(lines) > 1)]
-            after = [*map(str, piece.steps)]
+            notes = [*map(str, piece.steps)]
             if piece.kind == "whole token":
-                after.append("the pre-token is a token, so it is not merged")
-            after += islice(borders, len(piece.tokens) - 1)
+                notes.append("the pre-token is a token, so it is not merged")
+            notes += islice(borders, len(piece.tokens))  # the last is the border to the next piece
             tokens = [
                 Text.assemble((literal(token.bytes), _style(piece, next(numbers))), (f":{token.id}", _DIM))
                 for token in piece.tokens
             ]
-            line = Text.assemble((start, _DIM), Text(" ").join(tokens))
-            notes = [[Text(f"    {sentence}", _DIM) for sentence in sentences] for sentences in (before, after)]
-            lines += [*notes[0], line, *notes[1]] if steps else [line]
+            lines.append(Text.assemble((start, _DIM), Text(" ").join(tokens)))
+            if steps:
+                lines += [Text(f"    {note}", _DIM) for note in notes]
         return Text("\n").join([*lines, Text(self.summary)])
 
     @property

@@ -28,7 +28,6 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.flow import MonitorSample
 from bpeflow.look.charts import (
-    Charts,
     Curve,
     bytes_per_token_curve,
     draw_bytes_per_token,
@@ -71,7 +70,6 @@ def write_page(folder: Path, path: Path, sample: Sequence[str] = ()) -> None:
         FormatError: a file in the folder is damaged.
     """
     run = load_run(folder, sample)
-    charts = Charts()
     now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     body = "\n".join(
         [
@@ -80,7 +78,7 @@ def write_page(folder: Path, path: Path, sample: Sequence[str] = ()) -> None:
             table(["", ""], [*_overview(run)]),
             _settings(run),
             "<h2>Charts</h2>",
-            f'<div class="charts">{"".join(_figures(run, charts))}</div>',
+            f'<div class="charts">{"".join(_figures(run))}</div>',
             *_sources(run),
             *_samples(run),
             *_vocabulary(run),
@@ -89,20 +87,20 @@ def write_page(folder: Path, path: Path, sample: Sequence[str] = ()) -> None:
     write_text(path, make_page(f"bpeflow: {run.name}", body))
 
 
-def _figures(run: RunData, charts: Charts) -> Iterator[str]:
-    yield from draw_stages(charts, run.report)
-    yield from draw_monitored(charts, run.monitored)
-    yield draw_growth(charts, run.growth)
+def _figures(run: RunData) -> Iterator[str]:
+    yield from draw_stages(run.report)
+    yield from draw_monitored(run.monitored)
+    yield draw_growth(run.growth)
     if run.tokenizer is None:
         return
-    yield draw_merge_counts(charts, run.tokenizer.vocab, run.report.second_stage)
-    yield draw_token_lengths(charts, run.tokenizer.vocab)
+    yield draw_merge_counts(run.tokenizer.vocab, run.report.second_stage)
+    yield draw_token_lengths(run.tokenizer.vocab)
     curve = None
     if run.encoded:
         ids = np.concatenate([np.array(part.ids, np.int64) for part in run.encoded])
         occurrences = np.bincount(ids, minlength=run.tokenizer.vocab_size)
         curve = bytes_per_token_curve(run.tokenizer, occurrences, sum(part.bytes for part in run.encoded))
-    yield draw_bytes_per_token(charts, curve, run.sample.description)
+    yield draw_bytes_per_token(curve, run.sample.description)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: bool = False) -> str:

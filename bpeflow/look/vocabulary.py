@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import count_words
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
-from bpeflow.look.render import is_incomplete
+from bpeflow.look.render import is_incomplete, join_tokens
 from bpeflow.tokenizer.tokenizer import Tokenizer, new_encoder
 from bpeflow.vocab import Vocab
 
@@ -30,12 +29,11 @@ _SCRIPTS = (
     "Nko", "Tifinagh", "Cherokee", "Canadian_Aboriginal", "Yi", "Braille", "Coptic", "Runic",
 )  # fmt: skip
 
-#: What a token can consist of. The first two are never of a single character; the scripts are in their order.
-_KINDS = (
-    "part of a character", "mixed", "white space", "punctuation and symbols", "digits", "other scripts",
-    *(script.replace("_", " ") for script in _SCRIPTS),
-)  # fmt: skip
-_PART, _MIXED, _WHITE_SPACE, _SYMBOL, _DIGIT, _OTHER_SCRIPT = range(6)
+#: What a character is that is not of a script. The first that a token has, without letters, is what the token is.
+_NO_SCRIPT = ("digits", "punctuation and symbols", "white space")
+
+#: Tokens of a list that are shown.
+LISTED = 10
 
 #: Text after a token of which a pattern may make another pre-token: superwords end with a space before digits only.
 _FOLLOWING = ("", "0", "a", "!!")
@@ -141,9 +139,7 @@ def inspect_vocab(tokenizer: Tokenizer, longest: int = 10) -> VocabFigures:
     packed = text_tokens(vocab)
     tokens = [*filter(None, packed)]
     never = tuple(never_tokens(tokenizer))
-    unproved = packed.lengths > 0
-    unproved[[token.id for token in never]] = False
-    unproved[[*reached_ids(tokenizer)]] = False
+    proved = reached_ids(tokenizer).union(token.id for token in never)
     return VocabFigures(
         ids=len(vocab),
         unused_ids=vocab.tokens.count(b""),
@@ -154,7 +150,7 @@ def inspect_vocab(tokenizer: Tokenizer, longest: int = 10) -> VocabFigures:
         scripts=count_scripts(tokens),
         incomplete=tuple(VocabToken(i, token) for i, token in enumerate(packed) if is_incomplete(token)),
         never=never,
-        unproved=tuple(VocabToken(i, packed[i]) for i in np.flatnonzero(unproved).tolist()),
+        unproved=tuple(VocabToken(i, token) for i, token in enumerate(packed) if token and i not in proved),
         longest=tuple(longest_tokens(vocab, longest)),
         merge_counts=tuple(_counts_at_ranks(tokenizer)),
     )
@@ -170,6 +166,12 @@ def longest_tokens(vocab: Vocab, count: int) -> list[VocabToken]:
     tokens = text_tokens(vocab)
     longest = np.argsort(-tokens.lengths, kind="stable")[:count].tolist()
     return [VocabToken(i, tokens[i]) for i in longest if tokens[i]]
+
+
+def list_tokens(tokens: Sequence[VocabToken]) -> str:
+    """Return the first of some tokens on one line."""
+    listed = join_tokens(token.bytes for token in tokens[:LISTED]) or "none"
+    return f"{listed} …" if len(tokens) > LISTED else listed
 
 
 def reached_ids(tokenizer: Tokenizer) -> set[int]:
@@ -247,40 +249,38 @@ def count_scripts(tokens: Collection[bytes]) -> dict[str, int]:
     r"""Return the number of tokens in each script, or of what they consist of instead, as `VocabFigures` has them.
 
     >>> count_scripts([b" the", "2я".encode(), b"\xe2\x80", b" 2024", b" of"])
-    {'Latin': 2, 'part of a character': 1, 'digits': 1, 'Cyrillic': 1}
+    {'Latin': 2, 'Cyrillic': 1, 'part of a character': 1, 'digits': 1}
     """
-    texts = [text for token in tokens if (text := token.decode(errors="ignore"))]
-    joined = "".join(texts)
-    kind_of = np.zeros(sys.maxunicode + 1, np.uint8)
-    for character in set(joined):
-        kind_of[ord(character)] = _kind(character)
-    kinds = kind_of[np.frombuffer(joined.encode("utf-32-le"), "<u4")]
-    starts = np.cumsum([0, *map(len, texts)])[:-1]
-    highest = np.maximum.reduceat(kinds, starts)
-    lowest_script = np.minimum.reduceat(np.where(kinds < _OTHER_SCRIPT, len(_KINDS), kinds), starts)
-    numbers = np.bincount(np.where(lowest_script < highest, _MIXED, highest), minlength=len(_KINDS))
-    numbers[_PART] = len(tokens) - len(texts)
-    return {_KINDS[kind]: int(numbers[kind]) for kind in np.argsort(-numbers, kind="stable") if numbers[kind]}
+    return dict(Counter(map(_script, tokens)).most_common())
 
 
-def _kind(character: str) -> int:
-    """Return what a character is. Letters of several scripts are symbols."""
+def _script(token: bytes) -> str:
+    kinds = {*map(_kind, token.decode(errors="ignore"))}
+    scripts = kinds.difference(_NO_SCRIPT)
+    if len(scripts) > 1:
+        return "mixed"
+    return next((kind for kind in (*scripts, *_NO_SCRIPT) if kind in kinds), "part of a character")
+
+
+@cache
+def _kind(character: str) -> str:
+    """Return the script of a letter, or what else a character is. Letters of several scripts are symbols."""
     match = _scripts().match(character)
+    if match is not None and match.lastgroup:
+        return str(match.lastgroup).replace("_", " ")
     if match is None and character.isalpha():
-        return _OTHER_SCRIPT
-    if match is not None and match.lastindex <= len(_SCRIPTS):
-        return _OTHER_SCRIPT + int(match.lastindex)
+        return "other scripts"
     if character.isspace():
-        return _WHITE_SPACE
-    return _DIGIT if character.isdecimal() else _SYMBOL
+        return "white space"
+    return "digits" if character.isdecimal() else "punctuation and symbols"
 
 
 @cache
 def _scripts() -> Any:
     import regex
 
-    scripts = [rf"(\p{{Script={name}}})" for name in _SCRIPTS]
-    return regex.compile("|".join([*scripts, r"(\p{Script=Common}|\p{Script=Inherited})"]))
+    scripts = [rf"(?P<{name}>\p{{Script={name}}})" for name in _SCRIPTS]
+    return regex.compile("|".join([*scripts, r"\p{Script=Common}|\p{Script=Inherited}"]))
 
 
 def _counts_at_ranks(tokenizer: Tokenizer) -> Iterator[RankCount]:

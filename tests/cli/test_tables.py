@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from bpeflow.look.tables import print_bars, print_fields, print_table
+from bpeflow.look.render import print_bars, print_fields, print_table
 
 HEADINGS = ("name", "first", "second", "remark")
 ROWS = [("a[b]", "1", "22,222", "one word"), ("a long name", "333", "4", "東京")]

@@ -83,7 +83,7 @@ def test_any_damage_is_an_error_of_our_own(damaged: Path, monkeypatch: pytest.Mo
     seed = random.randrange(2**32)
     print("seed", seed)  # noqa: T201
     choose = random.Random(seed)
-    monkeypatch.setattr("bpeflow.look.charts.Charts.lines", lambda *_, **__: "")  # drawing takes most of the time
+    monkeypatch.setattr("bpeflow.look.charts.line_chart", lambda *_, **__: "")  # drawing takes most of the time
     monitored = (damaged / "monitor.jsonl").read_text(encoding="utf-8")
     report = json.loads((damaged / "run.json").read_text(encoding="utf-8"))
     del report["sha256"]
