@@ -112,17 +112,15 @@ class PackedBytes(Sequence[bytes]):
         >>> [*PackedBytes.of([b"x", b"yz"]).placed(np.array([3, 1]), 4)]
         [b'', b'yz', b'', b'x']
         """
+        order = np.argsort(indices, kind="stable")
+        indices, strings = indices[order], self if (order[1:] > order[:-1]).all() else self.taken(order)
         if not (indices[1:] > indices[:-1]).all():
-            order = np.argsort(indices)
-            indices = indices[order]
-            if not (indices[1:] > indices[:-1]).all():
-                raise ValueError("two indices are equal")
-            return self.taken(order).placed(indices, limit)
+            raise ValueError("two indices are equal")
         if len(indices) and not 0 <= indices[0] <= indices[-1] < limit:
             raise ValueError("an index is negative or too large")
         placed = np.zeros(indices[-1] + 1 if len(indices) else 0, np.int64)
-        placed[indices] = self.lengths
-        return PackedBytes.of_lengths(self.data, placed)
+        placed[indices] = strings.lengths
+        return PackedBytes.of_lengths(strings.data, placed)
 
 
 def take_strings(

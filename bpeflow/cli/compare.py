@@ -7,7 +7,6 @@ from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
-from statistics import median
 from time import perf_counter
 from typing import Any
 
@@ -16,6 +15,7 @@ from rich.console import Console
 from bpeflow._util.machine import available_cores
 from bpeflow._util.text import format_count, format_size
 from bpeflow.backends import BACKENDS, choose_backend
+from bpeflow.backends.base import MergeStatistics
 from bpeflow.cli.merge import NOT_LEARNING, read_counts, settings_for_learning
 from bpeflow.cli.parser import Parser, add_counts_flag, add_json_flag, number
 from bpeflow.cli.progress import set_up_logging
@@ -46,32 +46,27 @@ _HEADINGS = (
     "pairs", "tables",
 )  # fmt: skip
 
-#: Fields of the statistics that are times. The others are the same in every round.
+#: Fields of the statistics that are times.
 TIMES = ("setup_seconds", "selection_seconds", "update_seconds")
 
 
 @dataclass
 class Contender:
-    """A backend with a number of threads, and its measurements, one per round."""
+    """A backend with a number of threads, and its rounds: the seconds of each, and what the backend reports of it."""
 
     backend: str
     threads: int | None
-    seconds: list[float] = field(default_factory=list)
-    statistics: list[dict[str, Any]] = field(default_factory=list)
+    rounds: list[tuple[float, MergeStatistics]] = field(default_factory=list)
 
     def __str__(self) -> str:
         return self.backend if self.threads is None else f"{self.backend} with {format_count(self.threads, 'thread')}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all seconds, and the statistics with the median of each time."""
-        times = {name: median(s[name] for s in self.statistics) for name in TIMES}
-        return {
-            "backend": self.backend,
-            "seconds": self.seconds,
-            "median_seconds": median(self.seconds),
-            **self.statistics[-1],
-            **times,
-        }
+        """Return the seconds of all rounds, and what the backend reports of the round in the middle."""
+        in_order = sorted(self.rounds, key=lambda measured: measured[0])
+        seconds, statistics = in_order[len(in_order) // 2]
+        all_seconds = [measured[0] for measured in self.rounds]
+        return {"backend": self.backend, "seconds": all_seconds, "median_seconds": seconds, **asdict(statistics)}
 
 
 def compare_parser() -> Parser:
@@ -116,7 +111,7 @@ def print_comparison(
     console: Console, counts: PretokenCounts, learned: LearnedMerges, entrants: Sequence[Contender]
 ) -> None:
     """Print what was measured: medians, the fastest first."""
-    rounds = format_count(len(entrants[0].seconds), "round")
+    rounds = format_count(len(entrants[0].rounds), "round")
     learned_from = f"{len(counts):,} distinct pre-tokens, {len(learned):,} merges"
     console.print(f"{learned_from}, equal everywhere; medians of {rounds}, in seconds", highlight=False)
     measured = sorted((contender.to_dict() for contender in entrants), key=lambda row: float(row["median_seconds"]))
@@ -128,7 +123,7 @@ def print_comparison(
             f"{row['median_seconds']:.3f}",
             f"{row['median_seconds'] / fastest:.2f}",
             *(f"{row[name]:.3f}" for name in TIMES),
-            f"{max(row['median_seconds'] - sum(row[name] for name in TIMES), 0):.3f}",
+            f"{row['median_seconds'] - sum(row[name] for name in TIMES):.3f}",
             *(f"{row[name]:,}" for name in ("occurrences_visited", "occurrences_merged", "stale_pops", "pairs")),
             format_size(row["memory_bytes"]) if row["memory_bytes"] else "unknown",
         ]
@@ -164,11 +159,10 @@ def compare(
         own = settings.model_copy(update={"backend": contender.backend, "threads": contender.threads})
         started = perf_counter()
         learned = learn_with_settings(counts, own, base=base)
-        contender.seconds.append(perf_counter() - started)
-        contender.statistics.append(asdict(learned.statistics))
+        contender.rounds.append((perf_counter() - started, learned.statistics))
         reference = reference or (contender, learned)
         _check_equal(*reference, contender, learned)
-        log.info("%s: %.3f s", contender, contender.seconds[-1])
+        log.info("%s: %.3f s", contender, contender.rounds[-1][0])
     return learned
 
 

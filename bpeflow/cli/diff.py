@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from rich.console import Console
 from rich.text import Text
 
 from bpeflow._util.text import format_count, format_size, one_line, short_names
@@ -67,33 +68,39 @@ def run_diff(options: Namespace) -> None:
         first, second = (Tokenizer.from_pretrained(path) for path in paths)
         difference = compare_vocabs(first, second)
         content: dict[str, Any] = {"tokenizers": names, "vocabulary": difference}
-        differing: dict[str, list[tuple[str, ...]]] = {}
         if text is not None:
             explained = first.explain(text), second.explain(text)
-            blocks = [block for block in compare_texts(*explained) if block.differs]
-            size, tokens = len(text.encode()), [len(explanation.tokens) for explanation in explained]
-            content["text"] = {"bytes": [size, size], "tokens": tokens, "blocks": blocks}
-            differing["text"] = [("bytes", "A", "B"), *map(_block_row, blocks)]
+            content["text"] = {
+                "bytes": [len(text.encode())] * 2,
+                "tokens": [len(explanation.tokens) for explanation in explained],
+                "blocks": [block for block in compare_texts(*explained) if block.differs],
+            }
         if inputs:
             counts = count_pretokens(first, inputs, observer, **settings)
             others = count_pretokens(second, inputs, observer, **settings) if difference.splits_differ else counts
-            tokens = [int(token_occurrences(*pair).sum()) for pair in ((first, counts), (second, others))]
-            words = list(islice(compare_pretokens(first, second, counts), _PRETOKENS))
-            sizes = [counts.total_bytes, others.total_bytes]
-            content["corpus"] = {"bytes": sizes, "tokens": tokens, "pretokens": words}
-            differing["corpus"] = [("count", "A", "B"), *map(_word_row, words)]
+            content["corpus"] = {
+                "bytes": [counts.total_bytes, others.total_bytes],
+                "tokens": [int(token_occurrences(*pair).sum()) for pair in ((first, counts), (second, others))],
+                "pretokens": [*islice(compare_pretokens(first, second, counts), _PRETOKENS)],
+            }
     if options.json:
         print_json(content)
         return
     console = output_console()
     print_fields(console, _fields(difference, names))
-    for title, (headings, *rows) in differing.items():
-        console.print(Text(f"\n{title}", "bold"))
-        print_fields(console, zip("AB", map(_ratio, content[title]["tokens"], content[title]["bytes"]), strict=True))
-        if rows:
-            print_table(console, headings, rows, "rll")
-        else:
-            console.print("both divide it in the same way")
+    if part := content.get("text"):
+        _print_part(console, "text", part, "bytes", [*map(_block_row, part["blocks"])])
+    if part := content.get("corpus"):
+        _print_part(console, "corpus", part, "count", [*map(_word_row, part["pretokens"])])
+
+
+def _print_part(console: Console, title: str, part: Mapping[str, Any], heading: str, rows: Sequence[Any]) -> None:
+    console.print(Text(f"\n{title}", "bold"))
+    print_fields(console, zip("AB", map(_ratio, part["tokens"], part["bytes"]), strict=True))
+    if rows:
+        print_table(console, (heading, "A", "B"), rows, "rll")
+    else:
+        console.print("both divide it in the same way")
 
 
 def _ratio(tokens: int, size: int) -> str:

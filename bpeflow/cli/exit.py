@@ -60,7 +60,9 @@ _REMEDIES = {
 }
 
 #: A keyword argument with its value, which is a literal of Python.
-_KEYWORD = re.compile(r"""(?<![^ (])([a-z]\w*)=(True|\d+|'[^']*'|"[^"]*"|\[[^]]*\]|\{[^}]*\})(?![\w/]|[,.]\w)""")
+_KEYWORD = re.compile(
+    r"""(?<![^ (])([a-z]\w*)=(True|\d+(?:\.\d+)?|'[^']*'|"[^"]*"|\[[^]]*\]|\{[^}]*\})(?![\w/]|[,.]\w)"""
+)
 
 #: The status passed to `leave`.
 _leaving: list[int] = []
@@ -188,8 +190,8 @@ def _fail(lines: Sequence[str], status: int) -> int:
 def with_flags(message: str) -> str:
     """Return a message of the library with keyword arguments as flags.
 
-    >>> with_flags("use bad_records='skip', or resume=True")
-    'use --bad_records skip, or --resume'
+    >>> with_flags("use bad_records='skip', val_fraction=0.005, or resume=True")
+    'use --bad_records skip, --val_fraction 0.005, or --resume'
     """
     return _KEYWORD.sub(_as_flag, message)
 

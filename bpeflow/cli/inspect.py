@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections import Counter
 
 from rich.console import Console
 
@@ -10,7 +11,15 @@ from bpeflow._util.text import format_count, format_size, one_line
 from bpeflow.cli.parser import Parser, add_description_flags, add_json_flag, add_quiet_flag, add_tokenizer, description
 from bpeflow.cli.progress import observing
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
-from bpeflow.look.render import fields_of, join_tokens, output_console, print_bars, print_fields, print_json, print_table
+from bpeflow.look.render import (
+    fields_of,
+    join_tokens,
+    output_console,
+    print_bars,
+    print_fields,
+    print_json,
+    print_table,
+)
 from bpeflow.look.usage import CorpusFigures, count_pretokens, inspect_corpus
 from bpeflow.look.vocabulary import LISTED, VocabFigures, VocabToken, inspect_vocab, list_tokens
 from bpeflow.run_dir.run_files import report_of_tokenizer
@@ -138,9 +147,9 @@ def _print_corpus(console: Console, figures: CorpusFigures) -> None:
         print_bars(console, headings, rows, [prefix.bytes_per_token for prefix in prefixes])
 
 
-def _by_length(lengths: dict[int, int]) -> dict[str, int]:
+def _by_length(lengths: dict[int, int]) -> Counter[str]:
     """Return the number of tokens of each length; long ones share a row."""
-    groups = {f"{length:,}": lengths.get(length, 0) for length in range(1, min(max(lengths, default=0), _OWN_BAR) + 1)}
-    if longer := sum(count for length, count in lengths.items() if length > _OWN_BAR):
-        groups[f"over {_OWN_BAR}"] = longer
+    groups: Counter[str] = Counter()
+    for length, tokens in lengths.items():
+        groups[f"{length:,}" if length <= _OWN_BAR else f"over {_OWN_BAR}"] += tokens
     return groups

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from bpeflow.cli.parser import Parser, add_quiet_flag
 from bpeflow.cli.progress import set_up_logging
 from bpeflow.config import CorpusSettings, Settings, all_settings, override
-from bpeflow.config.reading import ARGUMENTS, parse_yaml, read_config, refuse_unknown
+from bpeflow.config.reading import ARGUMENTS, parse_yaml, read_config
 from bpeflow.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -121,7 +121,6 @@ def corpus_of(
     The value of `inputs` may have sources as mappings. Raises `ConfigError`.
     """
     config = read_config(options.config)
-    refuse_unknown(config, (model, Settings), str(options.config))
     ignored = Settings.model_fields.keys() - CorpusSettings.model_fields.keys() - {"engine"}
     known = {*model.model_fields, *(vars(options) if "tokenizer" in config else ())}  # it is no config of train alone
     if shared := [key for key in config if key in known & ignored]:

@@ -101,7 +101,7 @@ class EncodeSettings(CorpusSettings):
     @model_validator(mode="after")
     def _check_effects(self) -> EncodeSettings:
         if self.seed and not self.val_fraction:
-            raise ValueError("seed: has no effect without val_fraction; add val_fraction, such as 0.005")
+            raise ValueError("seed: has no effect without val_fraction; add val_fraction=0.005, or leave it out")
         if self.sampled and not any(source.max_bytes is not None for source in self.sources):
             raise ValueError("sampled: has no effect without a source with max_bytes; leave it out")
         return self

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -75,31 +75,32 @@ def make_settings(
 def load_values(path: Path | None, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Read the settings of a training from a YAML config, and override them as `override` does.
 
-    Settings of other commands are left out, and named in a message. Raises `ConfigError` if it is not a config.
+    Settings of other commands are left out, and named in a message. Raises `ConfigError`, as `read_config` does.
     """
     values = read_config(path)
-    if ignored := [key for key in values if key not in Settings.model_fields and command_with(key)]:
+    if ignored := [key for key in values if key not in Settings.model_fields]:
         log.info("%s: settings of other commands are ignored: %s", path, ", ".join(ignored))
     return override({key: value for key, value in values.items() if key not in ignored}, overrides or {})
 
 
 def read_config(path: Path | None) -> dict[str, Any]:
-    """Return the values of a YAML config for any command; dotted keys override their sections. Raises `ConfigError`."""
-    return override({}, {} if path is None else read_yaml(path))
+    """Return the values of a YAML config for any command; dotted keys override their sections.
+
+    Raises:
+        ConfigError: it is not a config. `UnknownSettingError` if it has keys that no command has.
+    """
+    values = override({}, {} if path is None else read_yaml(path))
+    unknown = [key for key in values if key not in Settings.model_fields and not command_with(key)]
+    if unknown:
+        lines = [one_line(f"{path}: {_unknown(key, *_models().values())}") for key in unknown]
+        raise UnknownSettingError("\n".join(lines))
+    return values
 
 
 def replace(values: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
     """Return `values` updated by `others`. A setting replaces its alternatives, too."""
     replaced = set(others).union(*(keys for keys in _ALTERNATIVES if not keys.isdisjoint(others)))
     return {**{key: value for key, value in values.items() if key not in replaced}, **others}
-
-
-def refuse_unknown(values: Mapping[str, Any], models: Sequence[type[BaseModel]], where: str) -> None:
-    """Raise `UnknownSettingError` for the keys of a config, `where`, that no command has, with the models' nearest."""
-    unknown = [key for key in values if not command_with(key)]
-    if unknown:
-        lines = [one_line(f"{where}: unknown setting {key}{_nearest(models, key)}") for key in unknown]
-        raise UnknownSettingError("\n".join(lines))
 
 
 def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,7 +118,7 @@ def _explain(model: type[BaseModel], details: Any) -> str:
     """Explain one entry of `ValidationError.errors` for a model of settings."""
     key = ".".join(map(str, details["loc"]))
     if details["type"] == "extra_forbidden":
-        return f"unknown setting {key}{_nearest([model], key)}"
+        return _unknown(key, model)
     if details["type"] == "missing":
         return f"{key} is missing{_meaning(model, key)}"
     message: str = details["msg"].removeprefix("Value error, ")
@@ -135,29 +136,34 @@ def _explain(model: type[BaseModel], details: Any) -> str:
     return f"{key}: {message}, found {short_repr(details['input'])}{meaning}"
 
 
-def _nearest(models: Sequence[type[BaseModel]], key: str) -> str:
-    """Suggest the key, known to one of the models, that is most like an unknown one, in any section."""
+def _unknown(key: str, *models: type[BaseModel]) -> str:
+    """Refuse a key, with the one known to the models that is most like it, in any section."""
     settings = [setting for model in models for setting in all_settings(model)]
     names = [setting.key for setting in settings]
     known = {name.rpartition(".")[2]: name for name in reversed(names)} | {name: name for name in (*_SECTIONS, *names)}
     workers = "num_counter" if "num_counter" in names else "num_threads"
     known |= {"num_workers": workers, "num_processes": workers}
-    if (whole := _without_indices(key)) != key and whole in names:
-        return f" (items of a list cannot be set singly: give the whole list, as {key.partition('.')[0]}=[…])"
     flags = {flag.lstrip("-"): setting.key for setting in settings for flag in setting.flags}
-    if key not in flags and (command := command_with(key)):
-        return f" (a setting of {command})"
-    known |= flags
-    close = close_matches(whole, known)
-    return f" (did you mean {known[close[0]]}?)" if close else " (`bpeflow config` lists all settings)"
+    close = close_matches(whole := _without_indices(key), known | flags)
+    if whole != key and whole in names:
+        hint = f"items of a list cannot be set singly: give the whole list, as {key.partition('.')[0]}=[…]"
+    elif key not in flags and (command := command_with(key)):
+        hint = f"a setting of {command}"
+    else:
+        hint = f"did you mean {(known | flags)[close[0]]}?" if close else "`bpeflow config` lists all settings"
+    return f"unknown setting {key} ({hint})"
 
 
 def command_with(key: str) -> str:
     """Return the command that has a setting or one of `ARGUMENTS`, or an empty string."""
+    return next((name for name, model in _models().items() if key in model.model_fields), ARGUMENTS.get(key, ""))
+
+
+def _models() -> dict[str, type[BaseModel]]:
+    """Return the settings of the commands that have some of their own."""
     from bpeflow.config.encoding import EncodeSettings  # which a training does without
 
-    models = (("train", Settings), ("encode", EncodeSettings))
-    return next((name for name, model in models if key in model.model_fields), ARGUMENTS.get(key, ""))
+    return {"train": Settings, "encode": EncodeSettings}
 
 
 def _meaning(model: type[BaseModel], key: str) -> str:

@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util.machine import load_extra
-from bpeflow.look.usage import prefixes
+from bpeflow.look.usage import Prefix
 from bpeflow.look.vocabulary import text_tokens
 from bpeflow.run_dir.run_files import RunReport
-from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 
 if TYPE_CHECKING:
@@ -208,11 +207,12 @@ def draw_token_lengths(vocab: Vocab) -> str:
     return figure("Lengths of tokens", chart, *sentences)
 
 
-def draw_bytes_per_token(curve: Curve | None, sample: str) -> str:
-    """Return the figure of bytes per token by size of the vocabulary, given the description of the sample."""
+def draw_bytes_per_token(found: Sequence[Prefix], sample: str) -> str:
+    """Return the figure of bytes per token by size of the vocabulary, given its prefixes and what the sample is."""
     title = "Bytes per token by size of the vocabulary"
-    if curve is None:
+    if not found:
         return figure(title, "", sample)
+    curve: Curve = [prefix.entries for prefix in found], [prefix.bytes_per_token for prefix in found]
     sentences = [f"Measured on {sample}."]
     if enough := enough_size(curve):
         sentences.append(
@@ -235,7 +235,7 @@ def expected_growth(counts: NDArray[np.int64]) -> Curve:
     """
     times, words = np.unique(counts, return_counts=True)
     total = int(np.sum(times * words))
-    sizes = _spread(1, total)
+    sizes = spread(1, total)
     distinct = [float(np.sum(words * -np.expm1(times * np.log1p(-size / total)))) for size in sizes[:-1]]
     return sizes, [*distinct, float(len(counts))]
 
@@ -246,23 +246,8 @@ def merge_count_curve(counts: Sequence[int | None]) -> Curve:
     Merges whose count is unknown, or 0, are left out.
     """
     known = [rank for rank, count in enumerate(counts, 1) if count]
-    ranks = [rank for rank in _spread(known[0], known[-1]) if counts[rank - 1]] if known else []
+    ranks = [rank for rank in spread(known[0], known[-1]) if counts[rank - 1]] if known else []
     return ranks, [counts[rank - 1] or 0 for rank in ranks]
-
-
-def bytes_per_token_curve(tokenizer: Tokenizer, occurrences: NDArray[np.int64], size: int) -> Curve | None:
-    """Return sizes of the vocabulary, and the bytes per token of a text with the vocabulary cut to each size.
-
-    Args:
-        tokenizer: the tokenizer.
-        occurrences: how often the text has each id.
-        size: bytes of the text.
-
-    Returns:
-        The curve; None if there are no `prefixes`.
-    """
-    found = prefixes(tokenizer, occurrences, size, _spread)
-    return ([prefix.entries for prefix in found], [prefix.bytes_per_token for prefix in found]) if found else None
 
 
 def enough_size(curve: Curve) -> tuple[int, float] | None:
@@ -285,7 +270,7 @@ def token_lengths(vocab: Vocab) -> list[int]:
     return numbers
 
 
-def _spread(first: int, last: int) -> list[int]:
+def spread(first: int, last: int) -> list[int]:
     """Return integers from `first` to `last` at about equal ratios."""
     if last < first:
         return []

@@ -29,7 +29,6 @@ from bpeflow.errors import ConfigError, FormatError
 from bpeflow.flow import MonitorSample
 from bpeflow.look.charts import (
     Curve,
-    bytes_per_token_curve,
     draw_bytes_per_token,
     draw_growth,
     draw_merge_counts,
@@ -37,9 +36,11 @@ from bpeflow.look.charts import (
     draw_stages,
     draw_token_lengths,
     expected_growth,
+    spread,
 )
 from bpeflow.look.explainer import Explainer
 from bpeflow.look.render import make_page, resource
+from bpeflow.look.usage import prefixes
 from bpeflow.run_dir.layout import COUNTS_FILE, MONITOR_FILE
 from bpeflow.run_dir.resume import why_nothing_finished
 from bpeflow.run_dir.run_files import RunReport, read_report
@@ -95,12 +96,10 @@ def _figures(run: RunData) -> Iterator[str]:
         return
     yield draw_merge_counts(run.tokenizer.vocab, run.report.second_stage)
     yield draw_token_lengths(run.tokenizer.vocab)
-    curve = None
-    if run.encoded:
-        ids = np.concatenate([np.array(part.ids, np.int64) for part in run.encoded])
-        occurrences = np.bincount(ids, minlength=run.tokenizer.vocab_size)
-        curve = bytes_per_token_curve(run.tokenizer, occurrences, sum(part.bytes for part in run.encoded))
-    yield draw_bytes_per_token(curve, run.sample.description)
+    ids = np.array([token_id for part in run.encoded for token_id in part.ids], np.int64)
+    occurrences = np.bincount(ids, minlength=run.tokenizer.vocab_size)
+    found = prefixes(run.tokenizer, occurrences, sum(part.bytes for part in run.encoded), spread)
+    yield draw_bytes_per_token(found, run.sample.description)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: bool = False) -> str:

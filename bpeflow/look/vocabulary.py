@@ -221,8 +221,8 @@ def never_tokens(tokenizer: Tokenizer) -> Iterator[NeverToken]:
         token = (ordinary if token_id in specials else spec.vocab.tokens)[token_id]  # an id can have ordinary text, too
         if not token:
             continue
-        reason: Never | None = None
         incomplete = is_incomplete(token)
+        reason: Never
         if not ordinary[token_id]:
             reason = "same bytes"
         elif incomplete and not is_part_of_utf8(token):
@@ -231,8 +231,9 @@ def never_tokens(tokenizer: Tokenizer) -> Iterator[NeverToken]:
             reason = "normalized"
         elif (incomplete or not spec.whole_tokens) and merged[token_id] != token_id:
             reason = "other tokens"
-        if reason:
-            yield NeverToken(token_id, token, reason)
+        else:
+            continue
+        yield NeverToken(token_id, token, reason)
 
 
 def is_part_of_utf8(part: bytes) -> bool:
@@ -251,11 +252,14 @@ def count_scripts(tokens: Collection[bytes]) -> dict[str, int]:
     >>> count_scripts([b" the", "2я".encode(), b"\xe2\x80", b" 2024", b" of"])
     {'Latin': 2, 'Cyrillic': 1, 'part of a character': 1, 'digits': 1}
     """
-    return dict(Counter(map(_script, tokens)).most_common())
+    scripts: Counter[str] = Counter()
+    for kinds, number in Counter(frozenset(map(_kind, token.decode(errors="ignore"))) for token in tokens).items():
+        scripts[_script(kinds)] += number
+    return dict(scripts.most_common())
 
 
-def _script(token: bytes) -> str:
-    kinds = {*map(_kind, token.decode(errors="ignore"))}
+def _script(kinds: frozenset[str]) -> str:
+    """Return what a token is, given what its characters are."""
     scripts = kinds.difference(_NO_SCRIPT)
     if len(scripts) > 1:
         return "mixed"

@@ -9,12 +9,13 @@ import pytest
 
 import bpeflow
 from bpeflow.look.charts import (
-    bytes_per_token_curve,
     enough_size,
     expected_growth,
     merge_count_curve,
+    spread,
     token_lengths,
 )
+from bpeflow.look.usage import prefixes
 
 WORDS = ("low", "lower", "lowest", "newer", "new", "wide", "wider", "there", "their", "other", "mother")
 
@@ -30,13 +31,11 @@ def test_bytes_per_token_are_those_of_each_prefix_of_the_vocabulary(seed: int, t
     text = text_of(seed)
     learned = bpeflow.learn_merges(bpeflow.count(iter([text_of(seed + 10)])), 340, ["<s>"], tie_break=tie_break)
     occurrences = np.bincount(learned.tokenizer().encode(text), minlength=len(learned.vocab()))
-    curve = bytes_per_token_curve(learned.tokenizer(), occurrences, len(text.encode()))
-    assert curve is not None
-    sizes, ratios = curve
-    assert (sizes[0], sizes[-1]) == (257, len(learned.vocab())) and len(sizes) > 40
-    for size, ratio in zip(sizes, ratios, strict=True):
-        prefix = bpeflow.Tokenizer(learned.vocab(max_tokens=int(size)), learned.pairs[: int(size) - 257])
-        assert ratio == len(text.encode()) / len(prefix.encode(text)), size
+    found = prefixes(learned.tokenizer(), occurrences, len(text.encode()), spread)
+    assert (found[0].entries, found[-1].entries) == (257, len(learned.vocab())) and len(found) > 40
+    for prefix in found:
+        smaller = bpeflow.Tokenizer(learned.vocab(max_tokens=prefix.entries), learned.pairs[: prefix.merges])
+        assert prefix.bytes_per_token == len(text.encode()) / len(smaller.encode(text)), prefix.entries
 
 
 def test_growth_in_random_order() -> None:

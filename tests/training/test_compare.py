@@ -98,7 +98,7 @@ def test_the_table_has_the_fastest_first() -> None:
     entrants = contenders(HERE, [1])
     learned = compare(COUNTS, settings(), entrants, 1)
     for seconds, contender in enumerate(reversed(entrants), start=1):
-        contender.seconds[0] = float(seconds)
+        contender.rounds[0] = (float(seconds), contender.rounds[0][1])
     out = io.StringIO()
     print_comparison(Console(file=out, width=160), COUNTS, learned, entrants)
     rows = [line.split() for line in out.getvalue().splitlines()[2:]]
