@@ -285,9 +285,18 @@ def test_settings_of_other_tools_get_no_misleading_hint(setting: str, hint: str)
         Tokenizer.train(iter(["a"]), 300, **{setting: 1})
 
 
-def test_an_encoding_is_given_threads_for_workers(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_each_function_is_given_its_own_setting_for_workers(tokenizer: Tokenizer, tmp_path: Path) -> None:
     with pytest.raises(errors.UnknownSettingError, match=r"num_workers .did you mean num_threads"):
         tokenizer.encode_documents(["a"], tmp_path / "a.bin", num_workers=2)
+    with pytest.raises(errors.UnknownSettingError, match=r"num_workers .did you mean threads\?"):
+        bpeflow.learn_merges({"low": 5}, 258, num_workers=2)
+    with pytest.raises(errors.UnknownSettingError, match=r"num_workers .`bpeflow config` lists"):
+        bpeflow.evaluate(tokenizer, str(tmp_path), num_workers=2)
+
+
+def test_an_unknown_setting_of_an_encoding_is_looked_up_there(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    with pytest.raises(errors.UnknownSettingError, match=r"verbose .`bpeflow help encode` lists all settings"):
+        tokenizer.encode_documents(["a"], tmp_path / "a.bin", verbose=True)
 
 
 def test_results_have_a_short_repr_and_ipython_shows_their_text(tokenizer: Tokenizer) -> None:

@@ -65,20 +65,21 @@ def as_path(value: str | os.PathLike[str], name: str) -> Path:
 _NEVER_SUGGESTED = ("overwrite", "restart")
 
 
-def close_matches(word: str, known: Iterable[str], n: int = 1) -> list[str]:
-    """Return up to `n` of the known words that `word` may be a misspelling of, the most likely first.
+def close_match(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that `word` is most likely a misspelling of; None if none is near.
 
     Flags and settings that replace or discard files are left out.
     """
     from difflib import get_close_matches  # only needed after a mistake
 
     known = [other for other in known if other.strip("-") not in _NEVER_SUGGESTED]
-    return get_close_matches(word, known, n, cutoff=0.7)  # `cl100k_base` is still like `cl100k`
+    return next(iter(get_close_matches(word, known, 1, cutoff=0.7)), None)  # `cl100k_base` is still like `cl100k`
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'gpt2'?"`` for the nearest known word; an empty string if none is near."""
-    return "".join(f"; did you mean {close!r}?" for close in close_matches(word, known))
+    close = close_match(word, known)
+    return "" if close is None else f"; did you mean {close!r}?"
 
 
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> str:

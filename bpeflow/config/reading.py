@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from bpeflow._util.text import close_matches, one_line, short_repr
+from bpeflow._util.text import close_match, one_line, short_repr
 from bpeflow.config.fields import Section, all_settings
 from bpeflow.config.sections import EngineSettings, MonitorSettings, OutputSettings
 from bpeflow.config.settings import Settings
@@ -141,16 +141,19 @@ def _unknown(key: str, *models: type[BaseModel]) -> str:
     settings = [setting for model in models for setting in all_settings(model)]
     names = [setting.key for setting in settings]
     known = {name.rpartition(".")[2]: name for name in reversed(names)} | {name: name for name in (*_SECTIONS, *names)}
-    workers = "num_counter" if "num_counter" in names else "num_threads"
-    known |= {"num_workers": workers, "num_processes": workers}
+    for workers in ("threads", "num_threads", "num_counter"):
+        if workers in names:
+            known |= {"num_workers": workers, "num_processes": workers}
     flags = {flag.lstrip("-"): setting.key for setting in settings for flag in setting.flags}
-    close = close_matches(whole := _without_indices(key), known | flags)
+    close = close_match(whole := _without_indices(key), known | flags)
     if whole != key and whole in names:
         hint = f"items of a list cannot be set singly: give the whole list, as {key.partition('.')[0]}=[…]"
     elif key not in flags and (command := command_with(key)):
         hint = f"a setting of {command}"
+    elif close is not None:
+        hint = f"did you mean {(known | flags)[close]}?"
     else:
-        hint = f"did you mean {(known | flags)[close[0]]}?" if close else "`bpeflow config` lists all settings"
+        hint = f"`bpeflow {'help encode' if models == (_models()['encode'],) else 'config'}` lists all settings"
     return f"unknown setting {key} ({hint})"
 
 

@@ -21,7 +21,7 @@ from bpeflow._util.text import (
     NormalizerName,
     Pattern,
     UnmatchedPolicy,
-    close_matches,
+    close_match,
     format_count,
     short_repr,
 )
@@ -114,7 +114,7 @@ class SourceSettings(Frozen):
     @classmethod
     def _is_a_source(cls, values: Any) -> Any:
         """Refuse documents: in Python, a list of mappings without `text_field` is taken for sources."""
-        if isinstance(values, Mapping) and not close_matches("paths", [str(key) for key in values]):
+        if isinstance(values, Mapping) and not close_match("paths", map(str, values)):
             raise ValueError(
                 "a source needs paths, the key of its files; documents in Python need text_field, the key of their text"
             )
