@@ -181,11 +181,11 @@ def draw_growth(growth: Curve | None) -> str:
 def draw_merge_counts(vocab: Vocab, second_stage: int | None = None) -> str:
     """Return the figure of the counts of merges, where a second stage of superwords may begin at a rank."""
     counts = vocab.merge_counts or ()
-    if second_stage is None:
-        stages = {"": merge_count_curve(counts)}
-    else:
-        first, second = counts[:second_stage], counts[second_stage:]
-        stages = {"words": merge_count_curve(first), "superwords": merge_count_curve([None] * second_stage + [*second])}
+    first = len(counts) if second_stage is None else second_stage
+    stages = {
+        "words": merge_count_curve(counts[:first]),
+        "superwords": merge_count_curve([None] * first + [*counts[first:]]),
+    }
     curves = {name: curve for name, curve in stages.items() if len(curve[0]) > 1}
     if not curves:
         return figure("Merge counts", "", "The counts of the merges were not kept with the tokenizer.")
