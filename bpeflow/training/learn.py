@@ -39,10 +39,11 @@ FIRST_STEP = 64
 #: Target duration of a step, in seconds. Shorter steps add overhead; longer ones delay Ctrl-C and progress.
 STEP_SECONDS = 0.1
 
-#: Bytes per position of everything whose size is found out only while learning: occurrence lists, pairs, and what the
-#: merge with the most occurrences takes. Measured at 32,000 tokens: 5.4 for multilingual text (33 million positions),
-#: 6.2 for English (7 million), 6.3 for code (5 million).
-_GROWING = 6
+#: Bytes per position and per token to learn of what is allocated while learning: lists of occurrences, pairs, the heap.
+#: With them, `memory_needed` is 0.95 to 1.1 of the peak of the process at 32,000 and at 128,000 tokens of English,
+#: multilingual text and code (7 to 66 million positions), and 1.2 of that of English at 128,000.
+_PER_POSITION = 4
+_PER_TOKEN = 400
 
 #: The most tokens whose ids take 2 bytes (``ext/learn/ids.h``).
 _NARROW_IDS = 2**16 - 1
@@ -260,7 +261,7 @@ def learn_with_settings(
     task = learning_task(counts, settings, base)
     first_token = len(task.tokens)
     task = after_merges(task, counts, pairs, base)
-    need = warn_of_need(task.counts, len(task.tokens))
+    need = warn_of_need(task.counts, len(task.tokens), task.max_tokens)
     with explain_memory_error("learning the merges", need), chosen.start(task) as session:
         task, counts = replace(task, counts=given), given  # the backend has its own copy; thinned counts are freed
         given.unload()
@@ -340,27 +341,28 @@ def _pairs_of(records: NDArray[np.void], tokens: list[bytes]) -> list[Merge]:
 # ---- whether learning fits into memory ----
 
 
-def memory_needed(words: int, positions: int, tokens: int) -> int:
+def memory_needed(words: int, positions: int, tokens: int, max_tokens: int) -> int:
     """Estimate the peak memory of learning with a native backend, in bytes, the counts included.
 
-    It was 0.8 to 1.0 of the memory allocated for 32,000 to 100,000 tokens. What depends on the vocabulary alone is left
-    out: about 20 MB for 100,000 tokens. `positions` are the total bytes of the distinct pre-tokens, `words`. There are
-    `tokens` tokens before the first merge.
+    `positions` are the total bytes of the distinct pre-tokens, `words`. There are `tokens` tokens before the first
+    merge, and at most `max_tokens` after the last. What depends on the first tokens alone is left out: about 20 MB for
+    100,000.
 
-    >>> memory_needed(1_435_704, 32_979_193, 256) // 10**6
-    322
+    >>> memory_needed(2_837_366, 65_769_619, 256, 32_000) // 10**6
+    524
     """
     ids = (positions + words) * (2 if tokens <= _NARROW_IDS else 4)
-    return _size_of_counts(words, positions) + ids + _GROWING * positions
+    growth = _PER_POSITION * positions + _PER_TOKEN * min(max_tokens - tokens, positions)
+    return _size_of_counts(words, positions) + ids + growth
 
 
-def warn_of_need(counts: WordCounts | EncodedWords, tokens: int) -> str:
+def warn_of_need(counts: WordCounts | EncodedWords, tokens: int, max_tokens: int) -> str:
     """Warn if learning from `counts`, which are in memory already, takes more memory than is available.
 
     Return the memory that it takes, and the remedies if that is too much.
     """
     words, positions = len(counts), int(counts.offsets[-1])
-    needed, available = memory_needed(words, positions, tokens), available_memory()
+    needed, available = memory_needed(words, positions, tokens, max_tokens), available_memory()
     need = (
         f"{words:,} distinct pre-tokens of {format_size(positions)} in total take about "
         f"{format_size(needed)} with backend c. Have fewer of them "

@@ -85,7 +85,7 @@ int bpeflow_learner_step(bpeflow_learner *learner, uint64_t max_merges, bpeflow_
 int bpeflow_learner_statistics(const bpeflow_learner *learner, bpeflow_merge_statistics *statistics) {
     if (!learner || !statistics) return BPEFLOW_BAD_ARGUMENT;
     *statistics = learner->learner.statistics;
-    statistics->memory_bytes = learner_memory(&learner->learner) + part_memory(&learner->part);
+    statistics->memory_bytes += part_memory(&learner->part);
     return BPEFLOW_OK;
 }
 

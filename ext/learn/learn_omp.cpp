@@ -285,7 +285,7 @@ int bpeflow_learner_step(bpeflow_learner *learner, std::uint64_t max_merges, bpe
 int bpeflow_learner_statistics(const bpeflow_learner *learner, bpeflow_merge_statistics *statistics) {
     if (!learner || !statistics) return BPEFLOW_BAD_ARGUMENT;
     *statistics = learner->statistics;
-    statistics->memory_bytes = learner_memory(learner) + side_memory(&learner->before) + side_memory(&learner->after);
+    statistics->memory_bytes += side_memory(&learner->before) + side_memory(&learner->after);
     for (const part &part : learner->parts) statistics->memory_bytes += part_memory(&part);
     return BPEFLOW_OK;
 }

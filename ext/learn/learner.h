@@ -257,9 +257,17 @@ static inline bool make_token(struct learner *l, bpeflow_merge_record *merge) {
     return true;
 }
 
+/* Record the memory that is allocated, if it is more than before any earlier merge: lists give memory back. */
+static inline void note_memory(struct learner *l) {
+    uint64_t now = corpus_memory(&l->corpus) + tokens_memory(&l->tokens) + pairs_memory(&l->pairs) +
+                   lists_memory(&l->lists) + heap_memory(&l->heap);
+    if (now > l->statistics.memory_bytes) l->statistics.memory_bytes = now;
+}
+
 /* Find the best pair, with `scan` where the task asks for a scan, and make its token. *found is whether there is one. */
 static inline bool next_merge(struct learner *l, struct candidate (*scan)(const struct learner *),
                               bpeflow_merge_record *merge, bool *found) {
+    note_memory(l);
     *found = l->tokens.count < l->max_tokens;
     if (!*found) return true;
     double start = seconds();
@@ -430,13 +438,6 @@ static inline void list_id_pairs(struct learner *l) {
     }
     for (uint64_t i = 0; i < pairs_size(&l->pairs); i++)
         if (l->pairs.slots[i].count > 0) l->pairs.slots[i].list -= l->pairs.slots[i].length;
-}
-
-/* ---- memory ---------------------------------------------------------------------------------------------------- */
-
-static inline uint64_t learner_memory(const struct learner *l) {
-    return corpus_memory(&l->corpus) + tokens_memory(&l->tokens) + pairs_memory(&l->pairs) + lists_memory(&l->lists) +
-           heap_memory(&l->heap);
 }
 
 static inline void learner_free(struct learner *l) {

@@ -265,7 +265,7 @@ def test_learning_without_enough_memory_says_how_much_it_takes_and_what_helps() 
                 OutOfMemoryError, match=r"524,288 distinct pre-tokens of 1,125,899\.9 GB in total"
             ) as caught:
                 learn_merges(counts, 300, backend=backend.name)
-            assert format_size(memory_needed(len(counts), 2**50, 300)) in str(caught.value)
+            assert format_size(memory_needed(len(counts), 2**50, 256, 300)) in str(caught.value)
             assert "thin_rare" in str(caught.value)
 
 
@@ -323,16 +323,15 @@ def test_a_session_reports_statistics(backend: MergeBackend) -> None:
 
 
 def test_lists_of_pairs_that_can_no_longer_be_chosen_are_dropped(backend: MergeBackend) -> None:
-    """Learning adds 8 bytes per position to the memory after set-up. If those lists were kept, it would be 11."""
+    """The peak is 14.4 bytes per position. If those lists were kept, it would be 18.3."""
     if not isinstance(backend, NativeBackend):
         pytest.skip("only native backends know their memory")
     words, length = 20_000, 50
     data = np.random.default_rng(1).integers(97, 99, size=words * length).astype(np.uint8)
     counts = PretokenCounts(data, np.arange(words + 1) * length, np.ones(words, dtype=np.int64))
-    with backend.start(MergeTask(counts, BYTES, tuple(range(256)), max_tokens=1000, threads=1)) as session:
-        before = session.statistics().memory_bytes
-        assert len(session.step(1000)) == 744
-        assert session.statistics().memory_bytes - before < 9 * len(data)
+    with backend.start(MergeTask(counts, BYTES, tuple(range(256)), max_tokens=4000, threads=1)) as session:
+        assert len(session.step(4000)) == 3744
+        assert session.statistics().memory_bytes < 16 * len(data)
 
 
 STATM = Path("/proc/self/statm")
