@@ -134,7 +134,7 @@ def choose_layout(layout: Layout | None, path: Path) -> Layout:
     Raises `ConfigError` if the two differ, or if the name is one of files in other formats.
     """
     if path.suffix.lower() in _OTHER_SUFFIXES:
-        raise ConfigError(f"{path}: is no name of a token file: end it in .bin, or in .npy for numpy's format")
+        raise ConfigError(f"{path}: files of tokens end in .bin, or in .npy for numpy's format")
     named: Layout = "npy" if path.suffix == ".npy" else "bin"
     differs = layout is not None and (layout == "npy") != (named == "npy")
     if differs or (layout == "megatron" and path.suffix != ".bin"):

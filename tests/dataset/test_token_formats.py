@@ -180,7 +180,7 @@ def test_every_format_is_decoded(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["q.parquet", "s.txt", "x.jsonl", "x.json", "x.gz", "x.bin.zst", "X.TXT", "train.idx"])
 @pytest.mark.parametrize("options", [{}, {"format": "bin"}, {"shard_tokens": 5}])
 def test_names_of_other_formats_are_refused(name: str, options: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=rf"{name}: is no name of a token file: end it in .bin, or in .npy"):
+    with pytest.raises(ConfigError, match=rf"{name}: files of tokens end in .bin, or in .npy"):
         encode_documents(make_tokenizer(), TEXTS, tmp_path / name, **options)
     assert not [*tmp_path.iterdir()]
 
