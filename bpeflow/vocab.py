@@ -110,7 +110,10 @@ class Vocab(Mapping[int, bytes]):
         """
         values = (special_tokens, pattern, unmatched, normalizer, merge_counts)
         known: dict[str, Any] = dict(zip(_FIELDS, values, strict=True))
-        known["packed_tokens"] = packed = tokens if isinstance(tokens, PackedBytes) else _packed(tokens)
+        if not isinstance(tokens, PackedBytes):
+            known["tokens"] = tokens = _as_tokens(tokens)
+            tokens = PackedBytes.of(tokens)
+        known["packed_tokens"] = packed = tokens
         _check_ids(special_tokens, merges if isinstance(merges, np.ndarray) else None, len(packed))
         if isinstance(merges, np.ndarray):
             known["merge_ids"] = _read_only(merges)
@@ -281,7 +284,7 @@ class Vocab(Mapping[int, bytes]):
             FormatError: as for `merge_ids`.
         """
         if self._distinct:
-            return tuple(self.packed()[1])
+            return tuple(self._own_tokens())
         ids = self._ids
         ordinary = [token if ids.get(token) == token_id else b"" for token_id, token in enumerate(self._own_tokens())]
         shared = np.flatnonzero(np.isin(self.merge_ids[:, 2], [*self._special_ids]))
@@ -404,7 +407,9 @@ class Vocab(Mapping[int, bytes]):
                 builder.add(bytes([byte]))
             specials = {token: builder.add_special(token) for token in special_tokens}
         taken = builder.add_merges(merges, max_tokens)
-        return cls(builder.tokens, specials, taken)._fitting()
+        vocab = cls(builder.tokens, specials, taken)._fitting()
+        vocab.__dict__["_distinct"] = not reuse_tokens and len({*vocab.tokens}) == len(vocab)
+        return vocab
 
     def extend(
         self,
@@ -459,14 +464,14 @@ class Vocab(Mapping[int, bytes]):
         return max(self._own_tokens(), key=len)
 
 
-def _packed(tokens: Iterable[bytes]) -> PackedBytes:
-    """Pack tokens. Raises `InputTypeError` if one is not bytes."""
-    listed = [*tokens] if isinstance(tokens, Iterable) else [tokens]
+def _as_tokens(tokens: Iterable[bytes]) -> tuple[bytes, ...]:
+    """Return tokens as a tuple. Raises `InputTypeError` if one is not bytes."""
+    listed = tuple(tokens) if isinstance(tokens, Iterable) else (tokens,)
     if not {*map(type, listed)} <= {bytes}:
         for token_id, token in enumerate(listed):
             if not isinstance(token, bytes):
                 raise InputTypeError(f"token {token_id} is {short_repr(token)}; it must be bytes")
-    return PackedBytes.of(listed)
+    return listed
 
 
 def _check_ids(special_tokens: Mapping[str, int], merge_ids: NDArray[np.uint32] | None, tokens: int) -> None:

@@ -204,6 +204,29 @@ def test_a_vocabulary_of_packed_tokens_is_the_same(
         assert vocab[3] == all_tokens[3]
 
 
+@given(
+    merges=st.lists(
+        st.sampled_from([*MERGES, (b"a", b"bc"), (b"b", b"c"), (b" ", b"a"), (b" a", b"b"), (b"<", b"s>")])
+    ),
+    special_tokens=st.sets(st.sampled_from(["<s>", "s>", "ab", "Ġab", "a", "Ġ", "日", "<|日|>"]), max_size=3),
+    reuse=st.booleans(),
+    first=st.booleans(),
+)
+def test_a_vocabulary_that_was_built_is_the_one_with_its_tokens_and_merges(
+    merges: list[tuple[bytes, bytes]], special_tokens: set[str], reuse: bool, first: bool
+) -> None:
+    try:
+        built = Vocab.build(merges, special_tokens, special_tokens_first=first, reuse_tokens=reuse)
+    except FormatError:  # a part of a merge is not a token
+        return
+    plain = Vocab(built.tokens, built.special_tokens, built.merges)
+    assert [[*each] for each in built.packed()] == [[*each] for each in plain.packed()]
+    assert built.ordinary_tokens == plain.ordinary_tokens
+    assert built.decoded_tokens == plain.decoded_tokens
+    assert built.token_ids == plain.token_ids
+    assert built.byte_ids == plain.byte_ids
+
+
 def test_a_pickle_of_packed_tokens_stays_packed() -> None:
     built = Vocab.build(MERGES, ["<s>"])
     vocab = Vocab.from_merge_ids(PackedBytes.of(built.tokens), built.special_tokens, built.merge_ids.copy())

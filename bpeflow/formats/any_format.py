@@ -230,7 +230,7 @@ def _target(path: Path, name: str | None) -> tuple[Format, Path, bool]:
 
     By default the format is the one whose ending the path has, and ``gpt2`` for a folder.
     """
-    matching = _formats_named(path)
+    matching = [] if path.is_dir() else [known for known in FORMATS if known.matches_name(path)]
     format_ = next((known for known in FORMATS if known.name == _ALIASES.get(name or "", name)), None)
     if name is None:
         format_ = next(iter(matching), _GPT2)
@@ -238,11 +238,6 @@ def _target(path: Path, name: str | None) -> tuple[Format, Path, bool]:
         raise ConfigError(unknown_name("format", name, (known.name for known in FORMATS)))
     is_file = format_ in matching
     return format_, path if is_file else path / format_.file, is_file
-
-
-def _formats_named(path: Path) -> list[Format]:
-    """Return the formats whose files have such a name; none for a folder that exists."""
-    return [] if path.is_dir() else [known for known in FORMATS if known.matches_name(path)]
 
 
 def describe(path: Path) -> str:

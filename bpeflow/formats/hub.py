@@ -97,7 +97,9 @@ def find_pretrained(name: str | Path, revision: str | None = None) -> tuple[Path
         raise TokenizerNotFoundError(missing)
     remedy = "download the repository's tokenizer.json and give its path"
     try:
-        return _download(name, revision), None
+        from huggingface_hub import snapshot_download
+
+        return Path(snapshot_download(name, revision=revision, allow_patterns=_FILES)), None
     except ImportError:
         cause = "huggingface_hub, for tokenizers of the HuggingFace hub, is not installed"
         remedy = f"pip install 'bpeflow[hub]', or {remedy}"
@@ -121,9 +123,3 @@ def _tiktoken_cache() -> Path:
     """Return the folder of tiktoken's cache. Source: tiktoken 0.14, ``tiktoken/load.py``."""
     given = os.environ.get("TIKTOKEN_CACHE_DIR") or os.environ.get("DATA_GYM_CACHE_DIR")
     return Path(given or Path(tempfile.gettempdir(), "data-gym-cache"))
-
-
-def _download(name: str, revision: str | None) -> Path:
-    from huggingface_hub import snapshot_download
-
-    return Path(snapshot_download(name, revision=revision, allow_patterns=_FILES))

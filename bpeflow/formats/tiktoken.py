@@ -85,7 +85,8 @@ def load(path: Path, pattern: Pattern | None = None, known: Description | None =
             "tokens: leave out known for the tokenizer as it was published",
             *(path, found.pattern, known.pattern),
         )
-    arguments = known or _read_sidecar(path) or found
+    sidecar = sidecar_path(path)
+    arguments = known or (_describe(Part(sidecar, read_json(sidecar))) if sidecar.exists() else found)
     if arguments is None:
         if pattern is None:
             raise FormatError(
@@ -203,7 +204,7 @@ def _warn_of_prefixes(vocab: Vocab, path: Path) -> None:
 
 def _check_ids(vocab: Vocab, ordinary: tuple[bytes, ...], path: Path) -> None:
     for text, token_id in vocab.special_tokens.items():
-        if ordinary[token_id] not in (b"", vocab.tokens[token_id]):
+        if ordinary[token_id] not in (b"", vocab.packed_tokens[token_id]):
             raise FormatError(
                 f"{path}: special token {text!r} shares id {token_id} with {ordinary[token_id]!r}; in tiktoken an id "
                 "has one string"
@@ -211,13 +212,6 @@ def _check_ids(vocab: Vocab, ordinary: tuple[bytes, ...], path: Path) -> None:
     own = vocab.packed_tokens.without(vocab.special_tokens.values())
     for token_id in np.flatnonzero((own.lengths > 0) & (vocab.packed()[1].lengths == 0)).tolist():
         raise FormatError(f"{path}: tiktoken has one id per string, but {own[token_id]!r} (id {token_id}) has two")
-
-
-def _read_sidecar(path: Path) -> Description | None:
-    sidecar = sidecar_path(path)
-    if not sidecar.exists():
-        return None
-    return _describe(Part(sidecar, read_json(sidecar)))
 
 
 def _describe(arguments: Part) -> Description:
