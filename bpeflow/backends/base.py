@@ -146,25 +146,19 @@ def allowed_text(text: bytes, task: MergeTask) -> bool:
 
 
 def _may_be_token(task: MergeTask, max_length: int) -> npt.NDArray[np.bool_]:
-    lengths = _word_lengths(task)
+    words = task.counts
+    if isinstance(words, EncodedWords):
+        token_lengths = np.fromiter(map(len, task.tokens), np.int64, len(task.tokens))
+        lengths = np.add.reduceat(token_lengths[words.ids], words.offsets[:-1])
+    else:
+        lengths = np.diff(words.offsets)
     possible = (lengths >= 2) & (lengths <= max_length)
     if task.max_words is None and not task.colon_rule:
         return possible
     texts = (
-        word if isinstance(word, bytes) else b"".join(map(task.tokens.__getitem__, word))
-        for word, _ in task.counts.items()
+        word if isinstance(word, bytes) else b"".join(map(task.tokens.__getitem__, word)) for word, _ in words.items()
     )
-    return possible & np.fromiter((allowed_text(text, task) for text in texts), np.bool_, len(task.counts))
-
-
-def _word_lengths(task: MergeTask) -> npt.NDArray[np.int64]:
-    """Return the length of each word in bytes."""
-    words = task.counts
-    if not isinstance(words, EncodedWords):
-        return np.diff(words.offsets)
-    token_lengths = np.array([len(token) for token in task.tokens], dtype=np.int64)
-    ends = np.concatenate(([0], np.cumsum(token_lengths[words.ids])))
-    return np.diff(ends[words.offsets])
+    return possible & np.fromiter((allowed_text(text, task) for text in texts), np.bool_, len(words))
 
 
 @dataclass
@@ -220,9 +214,11 @@ class MergeSession(Protocol):
         """Free all memory. Idempotent."""
         ...
 
-    def __enter__(self) -> MergeSession: ...
+    def __enter__(self) -> MergeSession:
+        return self
 
-    def __exit__(self, *exception: object) -> None: ...
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
 
 class MergeBackend(Protocol):

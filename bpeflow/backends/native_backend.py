@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bpeflow._util import native
 from bpeflow._util.packed import PackedBytes
-from bpeflow.backends.base import MERGE_DTYPE, EncodedWords, MergeStatistics, MergeTask
+from bpeflow.backends.base import MERGE_DTYPE, EncodedWords, MergeSession, MergeStatistics, MergeTask
 from bpeflow.errors import NativeError, NativeUnavailableError
 
 _WAIT_POLICY = "OMP_WAIT_POLICY"
@@ -101,7 +101,7 @@ C = NativeBackend("c", "C, one thread")
 OMP = OmpBackend("omp", "C++ and OpenMP, several threads")
 
 
-class NativeSession:
+class NativeSession(MergeSession):
     """A task in progress. The native learner is freed by `close` or when the session is garbage-collected."""
 
     def __init__(self, backend: NativeBackend, task: MergeTask, threads: int) -> None:
@@ -124,12 +124,6 @@ class NativeSession:
     def close(self) -> None:
         self.statistics()
         self._handle.free()
-
-    def __enter__(self) -> NativeSession:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def _open_handle(self) -> native.Handle:
         if not self._handle:

@@ -59,7 +59,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow.backends.base import MERGE_DTYPE, EncodedWords, MergeStatistics, MergeTask, allowed_text, lowest_count
+from bpeflow.backends.base import (
+    MERGE_DTYPE,
+    EncodedWords,
+    MergeSession,
+    MergeStatistics,
+    MergeTask,
+    allowed_text,
+    lowest_count,
+)
 from bpeflow.errors import CountOverflowError
 
 Pair = tuple[int, int]
@@ -91,7 +99,7 @@ class PythonBackend:
         return PythonSession(task)
 
 
-class PythonSession:
+class PythonSession(MergeSession):
     """A task in progress. The module's docstring describes the algorithm."""
 
     def __init__(self, task: MergeTask) -> None:
@@ -141,12 +149,6 @@ class PythonSession:
     def close(self) -> None:
         for table in (self._ids, self._weights, self._counts, self._occurrences, self._heap):
             table.clear()
-
-    def __enter__(self) -> PythonSession:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     # ---- set-up ----
 

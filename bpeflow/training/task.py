@@ -143,16 +143,15 @@ def _load(path: Path, settings: Settings) -> TokenizerSpec:
     try:
         found, known = hub.find_pretrained(path)
         format_, file = formats.find_format(found) if isinstance(found, Path) else (None, Path())
-        name = format_ and format_.name
         try:
             base = formats.load(found, known=known)
         except FormatError:
-            if given is None or name != "tiktoken":  # ranks alone have no pattern
+            if given is None:
                 raise
-            base = formats.load(found, given)
+            base = formats.load(found, given)  # ranks alone have no pattern
     except FormatError as error:
         raise type(error)(f"init_from: {error}") from None
-    alone = name == "gpt2" and not (file.parent / gpt2.TOKENIZER_FILE).is_file()
+    alone = format_ and format_.name == "gpt2" and not (file.parent / gpt2.TOKENIZER_FILE).is_file()
     if alone and base.pattern == "gpt2":  # not the two files of another known tokenizer
         base = replace(base, normalizer=settings.normalizer)
         if given is not None:
@@ -232,11 +231,9 @@ def after_merges(
     if base is None and not merges:
         return task
     base = base or TokenizerSpec(Vocab.build(()))
-    of_base = base.vocab.merges
-    new = merges[len(of_base) :]
-    known = {*filter(None, task.tokens)}
-    _check_base(of_base, known)
-    _check_order(of_base, new)
+    of_base, known = base.vocab.merge_count, {*task.tokens}
+    _check_replayable(merges, of_base, {*filter(None, base.vocab.ordinary_tokens)})
+    new = merges[of_base:]
     tokens = (*task.tokens, *(left + right for left, right in new if left + right not in known))
     if len(tokens) > task.max_tokens:
         raise ConfigError(
@@ -291,29 +288,26 @@ def _with_tokens_of(vocab: Vocab, tokens: tuple[bytes, ...]) -> tuple[bytes, ...
     return (*tokens, *(token for token in [*not_made, *made] if token not in known))
 
 
-def _check_order(of_base: Sequence[Merge], merges: Sequence[Merge]) -> None:
-    """Refuse merges added to a tokenizer if no earlier merge makes a part, or one makes the same string."""
-    made = {bytes([byte]) for byte in range(256)} | {left + right for left, right in of_base}
-    for rank, (left, right) in enumerate(merges, len(of_base)):
-        where = f"initial merge {rank}, {left!r} {right!r}"
-        if missing := [part for part in (left, right) if part not in made]:
-            raise ConfigError(
-                f"{where}: {missing[0]!r} is not a token yet: neither a byte nor the result of an earlier merge"
-            )
-        if left + right in made:
-            raise ConfigError(f"{where}: an earlier merge makes {left + right!r} already")
-        made.add(left + right)
+def _check_replayable(merges: Sequence[Merge], of_base: int, tokens: Container[bytes]) -> None:
+    """Refuse merges that a tokenizer does not apply as replaying them in order would.
 
-
-def _check_base(merges: Sequence[Merge], tokens: Container[bytes]) -> None:
-    """Refuse merges of a tokenizer that replaying them in order would not apply as the tokenizer does."""
+    The first ones are of the tokenizer with these tokens. Each further one has to make a new string.
+    """
     last = {left + right: rank for rank, (left, right) in enumerate(merges)}
-    for rank, merge in enumerate(merges):
-        for part in merge:
-            if last.get(part, -1) >= rank or part not in tokens:
-                raise ConfigError(
-                    f"merge {rank}, {merge[0]!r} {merge[1]!r}, comes before a merge that makes {part!r}, so learning "
-                    "cannot see the corpus as the tokenizer encodes it"
-                    if part in tokens
-                    else f"merge {rank}, {merge[0]!r} {merge[1]!r}: {part!r} is neither a byte nor made by a merge"
+    made: set[bytes] = set()
+    for rank, (left, right) in enumerate(merges):
+        unknown = [part for part in (left, right) if part not in tokens and part not in last]
+        made_later = [part for part in (left, right) if last.get(part, -1) > rank]
+        made_again = rank >= of_base and left + right in made
+        if unknown or made_later or made_again:
+            raise ConfigError(
+                f"initial merge {rank}, {left!r} {right!r}: "
+                + (
+                    f"{unknown[0]!r} is neither a byte nor made by a merge"
+                    if unknown
+                    else f"a later merge makes {made_later[0]!r}, so learning cannot see the corpus as it is encoded"
+                    if made_later
+                    else f"an earlier merge makes {left + right!r} already"
                 )
+            )
+        made.add(left + right)

@@ -192,9 +192,13 @@ def test_initial_merges_that_fill_the_vocabulary_leave_nothing_to_learn(backend:
 @pytest.mark.parametrize(
     ("initial", "size", "message"),
     [
-        ([(b"a", b"b"), (b"ab", b"cd")], 300, "initial merge 1, b'ab' b'cd': b'cd' is not a token yet"),
-        ([(b"ab", b"c"), (b"a", b"b")], 300, "initial merge 0, b'ab' b'c': b'ab' is not a token yet"),
-        ([(b"", b"c")], 300, "initial merge 0, b'' b'c': b'' is not a token yet"),
+        (
+            [(b"a", b"b"), (b"ab", b"cd")],
+            300,
+            "initial merge 1, b'ab' b'cd': b'cd' is neither a byte nor made by a merge",
+        ),
+        ([(b"ab", b"c"), (b"a", b"b")], 300, "initial merge 0, b'ab' b'c': a later merge makes b'ab'"),
+        ([(b"", b"c")], 300, "initial merge 0, b'' b'c': b'' is neither a byte nor made by a merge"),
         ([(b"a", b"b"), (b"c", b"d"), (b"a", b"b")], 300, "initial merge 2, b'a' b'b': an earlier merge makes b'ab'"),
         (
             [(b"a", b"b"), (b"b", b"c"), (b"ab", b"c"), (b"a", b"bc")],
@@ -215,7 +219,7 @@ def test_invalid_initial_merges_are_refused(
 
 
 def test_a_special_token_cannot_be_part_of_a_merge_before_a_merge_makes_its_string() -> None:
-    with pytest.raises(ConfigError, match="b'ab' is not a token yet"):
+    with pytest.raises(ConfigError, match="b'ab' is neither a byte nor made by a merge"):
         learn_merges({"abc": 3}, 300, ["ab"], initial_merges=[(b"ab", b"c")], tie_break="huggingface")
 
 
