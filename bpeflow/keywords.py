@@ -49,7 +49,6 @@ class SourceKeywords(TypedDict, total=False):
     seed: int
     format: CorpusFormat | None
     text_field: str | None
-    text_column: str | None
 
 
 class TransformersKeywords(TypedDict, total=False):
@@ -101,7 +100,6 @@ class CorpusKeywords(TypedDict, total=False):
     sources: SourceKeywords | Sequence[SourceKeywords]
     input_format: CorpusFormat
     text_field: str
-    text_column: str
     exclude: Paths
     separator: str | None
     invalid_utf8: InvalidUtf8Policy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import subprocess
 import sys
 import zlib
@@ -98,7 +99,7 @@ def test_a_line_of_4_gb_is_soon_an_error(tmp_path: Path, pattern: str) -> None:
 def test_a_json_line_of_300_mb_is_an_error(tmp_path: Path) -> None:
     blocks = [b'{"text": "fine"}\n{"text": "', *([b"a long line " * 80_000] * 312), b'"}\n']
     path = write_gzip(tmp_path / "line.jsonl.gz", blocks)
-    assert "line 2 has more than 67.1 MB" in (error := count(path))
+    assert re.search(r"more than \d+\.\d MB from byte \d+ on cannot be divided", error := count(path))
     assert "memory_limit" in error
 
 

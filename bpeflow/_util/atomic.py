@@ -1,7 +1,7 @@
 """Durable files: after a crash or a power cut, a file is either complete or as it was before, and damage is detected.
 
-`atomic_path` writes a file, `new_files` several files together. `publish` gives a set of files its names; it is the one
-way to do so. `write_json` and `read_json` are for JSON objects that a run resumes from.
+`atomic_path` writes a file. `publish` gives a set of files its names; it is the one way to do so. `write_json` and
+`read_json` are for JSON objects that a run resumes from.
 """
 
 from __future__ import annotations
@@ -26,91 +26,29 @@ _DISK_ERRORS = {errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path to write to, which replaces `path` when the block succeeds, as `new_files` does.
+    """Yield a temporary path to write to, which replaces `path` when the block succeeds. If it fails, nothing is left.
+
+    The temporary path is in the same folder, so renaming stays within one file system and is atomic. A missing folder
+    is created. If `path` is a symbolic link, the link stays and its target is replaced.
 
     Raises:
         FormatError: `path` is a folder, a device or a pipe.
         OSError: `path` cannot be written. The error names `path`.
     """
-    with new_files() as files:
-        temporary = files.new(path)
+    temporary = temporary_path(path)
+    made: list[Path] = []
+    try:
         with name_errors(path, temporary):
+            made = make_folder(temporary.parent)
             yield temporary
-
-
-class NewFiles:
-    """New files, under temporary names until all of them are complete. Made by `new_files`.
-
-    Attributes:
-        temporary: the temporary paths by the files' own.
-        stale: earlier files to remove before the new ones get their names, in order.
-        owner: the number in the temporary names; by default this process's.
-        kept: whether the temporary files stay if the block fails.
-    """
-
-    def __init__(self) -> None:
-        self.temporary: dict[Path, Path] = {}
-        self.stale: list[Path] = []
-        self.owner = os.getpid()
-        self.kept = False
-        self._made: list[Path] = []
-        self._are_durable = False
-
-    def new(self, path: Path) -> Path:
-        """Return the temporary path of a file.
-
-        It is in the same folder, so renaming stays within one file system and is atomic. A missing folder is created.
-        If `path` is a symbolic link, the link stays and its target is replaced.
-
-        Raises:
-            FormatError: `path` is a folder, a device or a pipe.
-            OSError: the folder cannot be created.
-        """
-        if path not in self.temporary:
-            temporary = temporary_path(path, self.owner)
-            self._made += make_folder(temporary.parent)
-            self.temporary[path] = temporary
-        return self.temporary[path]
-
-    def sync(self) -> None:
-        """Flush the files to disk. Raises `OSError`."""
-        for path, temporary in self.temporary.items():
-            with name_errors(path, temporary):
-                sync_file(temporary)
-
-    def _publish(self) -> None:
-        self.sync()
-        self._are_durable = True
-        publish(dict(reversed(self.temporary.items())), self.stale)
-
-    def _remove(self) -> None:
-        """Remove the files under either name. If the first has its own, all have theirs, and stay."""
-        undo = self._are_durable and next(iter(self.temporary.values())).exists()
-        for path, temporary in self.temporary.items():
-            with suppress(OSError):  # the original error matters more than a failure to clean up
-                if temporary.exists():
-                    temporary.unlink()
-                elif undo:
-                    Path(os.path.realpath(path)).unlink()
-        for folder in self._made:
+            sync_file(temporary)
+        publish({path: temporary})
+    except BaseException:
+        with suppress(OSError):  # the original error matters more than a failure to clean up
+            temporary.unlink(missing_ok=True)
+        for folder in made:
             with suppress(OSError):
                 folder.rmdir()
-
-
-@contextmanager
-def new_files() -> Iterator[NewFiles]:
-    """Write files, all of them or none: they get their names when the block succeeds, the first one last.
-
-    Whoever finds the first file finds all of them, even if the process is killed at any time (see `publish`). If the
-    block or the renaming fails, the new files are removed, and so are folders made for them, unless they are `kept`.
-    """
-    files = NewFiles()
-    try:
-        yield files
-        files._publish()
-    except BaseException:
-        if not files.kept:
-            files._remove()
         raise
 
 

@@ -104,10 +104,7 @@ class SourceSettings(Frozen):
         None, "input format", unset="input_format", example="jsonl"
     )
     text_field: FieldPath | None = setting(
-        None, "JSON Lines field", unset="text_field of the corpus", example="content"
-    )
-    text_column: FieldPath | None = setting(
-        None, "Parquet column", unset="text_column of the corpus", example="content"
+        None, "field or column of the text", unset="text_field of the corpus", example="content"
     )
 
     @model_validator(mode="before")
@@ -142,8 +139,8 @@ class CorpusSettings(Frozen):
     sources: Annotated[tuple[SourceSettings, ...], BeforeValidator(as_tuple)] = _corpus(
         (),
         "parts of a mixed corpus that have weights, samples or formats of their own",
-        "Each has paths and optionally name, exclude, weight, max_bytes, seed, format, text_field and text_column. "
-        "input takes such parts, too.",
+        "Each has paths and optionally name, exclude, weight, max_bytes, seed, format and text_field. input takes "
+        "such parts, too.",
         example=[{"name": "books", "paths": "books/", "weight": 3}],
         flags=None,
     )
@@ -152,10 +149,10 @@ class CorpusSettings(Frozen):
         example="jsonl",
     )  # fmt: skip
     text_field: FieldPath = _corpus(
-        "text", "JSON Lines field that holds the text; a.b is field b of a", example="data.text", metavar="NAME"
-    )
-    text_column: FieldPath = _corpus(
-        "text", "Parquet column that holds the text; a.b is field b of a", example="content", metavar="NAME"
+        "text",
+        "field of JSON Lines, or column of Parquet, that holds the text; a.b is field b of a",
+        example="data.text",
+        metavar="NAME",
     )
     exclude: Paths = _corpus((), "globs of files to leave out", example=["*.bak"], metavar="GLOB")
     separator: str | None = _corpus(
@@ -170,7 +167,7 @@ class CorpusSettings(Frozen):
     bad_records: BadRecordsPolicy = _corpus(
         "error",
         "JSON lines and other records without text: error or skip (and count them)",
-        "A record is bad if it is not JSON, its text_field is missing or not a string, or its text_column is null.",
+        "A record is bad if it is not JSON, or if its text_field is missing, null or not a string.",
         example="skip",
     )
 

@@ -76,13 +76,9 @@ class FirstLook:
         files = [file for entry in entries for file in entry.files]
         empty = [file for file in files if file.size == 0]
         _warn_of("empty", empty if 2 * len(empty) >= len(files) else [])  # a few are usual, as in source code
-        _warn_of("UTF-8 with a byte order mark, which becomes tokens; remove it", [f for f in files if f.marked])
-        _warn_of("named more than once, and read once", [file for file in files if file.repeated])
-        has_records = any(file.format == "jsonl" or file.location == "iterable" for file in files)
-        has_rows = any(file.format == "parquet" for file in files)
-        for key, kind, used in (("text_field", "JSON Lines", has_records), ("text_column", "Parquet", has_rows)):
-            if not used and any(getattr(source, key) != ("text",) for source in self.rules.sources):
-                log.warning("%s: has no effect, because no input is %s", key, kind)
+        has_records = any(file.format != "text" or file.location == "iterable" for file in files)
+        if not has_records and any(source.text_field != ("text",) for source in self.rules.sources):
+            log.warning("text_field: has no effect, because no input is JSON Lines or Parquet")
         if len(self.rules.sources) > 1:
             readers: defaultdict[str, list[InputFile]] = defaultdict(list)
             for file in files:
@@ -113,8 +109,8 @@ class FirstLook:
 
     def _blocks(self, file: InputFile) -> Generator[bytes, None, None]:
         if file.format == "parquet":
-            rows = records().read_rows(file, self.rules.sources[file.source].text_column)
-            yield from ((text or b"") + RECORD_END for _, text in rows)
+            texts = records().parquet_texts(file, self.rules)
+            yield from (text + RECORD_END for text in texts if isinstance(text, bytes))
             return
         with open_blocks(file) as blocks:
             try:
@@ -209,7 +205,7 @@ def warn_of_empty_sources(sources: Sequence[Source], documents: DocumentStatisti
     """Warn of sources of which nothing was counted: a mistyped `text_field` looks like many bad records."""
     for source, statistics in zip(sources, documents.sources, strict=False):
         if statistics.bad_records and not statistics.documents:
-            log.warning("source %s: no record has text; is its text_field or text_column right?", source.name)
+            log.warning("source %s: no record has text; is its text_field right?", source.name)
 
 
 def why_nothing(corpus: Corpus, documents: DocumentStatistics, pretokenizer: Pretokenizer) -> str:

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, ClassVar, Literal, Protocol
 
 from bpeflow._util.machine import load_extra
 from bpeflow._util.text import InvalidUtf8Policy
-from bpeflow.corpus.compression import MAGIC_BYTES, Compression, decompress, detect_compression
+from bpeflow.corpus.compression import COMPRESSIONS, MAGIC_BYTES, Compression, decompress, detect_compression
 from bpeflow.errors import CorpusError, is_memory_error
 from bpeflow.flow import wait_readable
 
@@ -49,9 +49,9 @@ _KINDS = (
     (re.compile(rb"([^\0]\0){8}"), "UTF-16", _UTF8_REMEDY.format("UTF-16LE")),
     (re.compile(rb"(\0[^\0]){8}"), "UTF-16", _UTF8_REMEDY.format("UTF-16BE")),
     (re.compile(rb"PAR1[\0-\x08\x0e-\x1f]"), "Parquet", "use input_format='parquet', or name it .parquet"),
-    (re.compile(rb"PK\x03\x04.{26}[^\0]{,99}\.npy", re.DOTALL), "an archive of arrays (NumPy)", "exclude it"),
     (re.compile(rb"PK\x03\x04"), "a zip archive", "unpack it, or exclude it"),
     (re.compile(rb".{257}ustar(\0|  \0)", re.DOTALL), "a tar archive", "unpack it, or exclude it"),
+    *((inner.magic, inner.name, "decompress that, too") for inner in COMPRESSIONS),  # inside another one
 )
 
 #: The beginning of the sidecar of a token file.
@@ -89,8 +89,6 @@ class InputFile:
         row_groups: for Parquet, the row groups to read; None for all.
         row_group_bytes: the bytes of the file that the row groups take, approximately.
         documents: the documents of an iterable in place of a file.
-        repeated: whether it is named more than once.
-        marked: whether it is a local text that begins with a byte order mark.
     """
 
     name: str
@@ -107,8 +105,6 @@ class InputFile:
     row_groups: tuple[int, ...] | None = None
     row_group_bytes: int = 0
     documents: Iterable[Any] | None = field(default=None, repr=False, compare=False)
-    repeated: bool = field(default=False, compare=False)
-    marked: bool = field(default=False, compare=False)
 
     @property
     def files(self) -> tuple[InputFile, ...]:
@@ -316,20 +312,12 @@ def check_content(
         invalid_utf8: how to handle what is not UTF-8. Unless it is ``error``, only token ids are refused.
 
     Raises:
-        CorpusError: it is UTF-16, UTF-32, Parquet, an archive or token ids, or compressed twice. The message has the
-            remedy.
+        CorpusError: it is UTF-16, UTF-32, Parquet, an archive or token ids. The message has the remedy.
     """
     for magic, kind, remedy in (*_TOKEN_IDS, *_KINDS) if invalid_utf8 == "error" else _TOKEN_IDS:
         if magic.match(start):
-            if compression:
-                remedy = f"decompress it, then {remedy}"
-            raise CorpusError(f"{name} is {kind}{_inside(compression)}: {remedy}")
-    if invalid_utf8 == "error" and compression and (inner := detect_compression(start)):
-        raise CorpusError(f"{name} is {inner.name}{_inside(compression)}, compressed twice: decompress it once")
-
-
-def _inside(compression: Compression | None) -> str:
-    return f" inside {compression.name}" if compression else ""
+            inside, first = (f" inside {compression.name}", "decompress it, then ") if compression else ("", "")
+            raise CorpusError(f"{name} is {kind}{inside}: {first}{remedy}")
 
 
 def records() -> Any:

@@ -10,7 +10,6 @@ import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase, translate
-from operator import itemgetter
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
@@ -18,7 +17,6 @@ from bpeflow._util.machine import load_extra
 from bpeflow._util.text import InvalidUtf8Policy, short_repr
 from bpeflow.corpus.compression import without_compression_suffix
 from bpeflow.corpus.files import (
-    BYTE_ORDER_MARK,
     STDIN,
     Format,
     InputFile,
@@ -37,8 +35,8 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(//|:)")
 #: The order of inputs, unless they stay in the order in which they are named.
 _ORDER: tuple[Location, ...] = ("file", "stdin", "url")
 
-#: What an input expands to: the index of its location in `_ORDER`, its path, URL or ``-``, and its size if known.
-_Found = tuple[int, Any, int | None]
+#: What an input expands to: its location, its path, URL or ``-``, and its size if known.
+_Found = tuple[Location, Any, int | None]
 
 #: The most characters of a URL.
 _LONGEST_URL = 4000
@@ -104,14 +102,12 @@ def find_inputs(inputs: Sequence[str | Path], rules: InputRules) -> list[InputFi
     named = [found for entry in inputs for path in _listed(entry) for found in _expand_input(path)]
     kept = _without_excluded(named, rules.exclude) if rules.exclude else named
     if rules.sampled or not rules.in_order:
-        kept.sort(key=itemgetter(0, 1))
+        kept.sort(key=lambda found: (_ORDER.index(found[0]), found[1]))
     files: dict[str, InputFile] = {}
-    for order, path, size in kept:
-        name, location = str(path), _ORDER[order]
+    for location, path, size in kept:
+        name = str(path)
         key = os.path.realpath(name) if location == "file" else name
-        if key in files:
-            files[key] = replace(files[key], repeated=True)
-        else:
+        if key not in files:
             files[key] = _input_file(name, location, size, rules)
     return [SampledFiles(tuple(files.values()))] if rules.sampled else [*files.values()]
 
@@ -120,9 +116,9 @@ def _without_excluded(named: list[_Found], exclude: Sequence[str]) -> list[_Foun
     patterns = (pattern if _URL.match(pattern) else str(Path(pattern).expanduser()) for pattern in exclude)
     excluded = re.compile("|".join(map(translate, patterns)))
     kept = [
-        (order, path, size)
-        for order, path, size in named
-        if path == STDIN or not (excluded.match(str(path)) or excluded.match(str(Path(path).absolute())))
+        found
+        for found in named
+        if found[1] == STDIN or not (excluded.match(str(found[1])) or excluded.match(str(Path(found[1]).absolute())))
     ]
     if not kept:
         raise CorpusError(f"all {len(named)} input files are excluded by {', '.join(map(repr, exclude))}; exclude less")
@@ -169,10 +165,11 @@ def _expand_input(entry: str) -> list[_Found]:
     """Return the files of an input, sorted by name."""
     if entry == STDIN:
         standard_input()  # raises if it is closed
-        return [(_ORDER.index("stdin"), STDIN, None)]
+        return [("stdin", STDIN, None)]
     if _URL.match(entry) and not os.path.lexists(entry):
-        return [(_ORDER.index("url"), name, size) for name, size in sorted(_expand_url(entry))]
-    return [(_ORDER.index("file"), path, None) for path in sorted(_expand(_expand_home(entry)))]
+        return [("url", name, size) for name, size in sorted(_expand_url(entry))]
+    path = Path(os.path.expanduser(entry))  # noqa: PTH111 -- Path.expanduser fails for ~user where there is no such user
+    return [("file", path, None) for path in sorted(_expand(path))]
 
 
 def _input_file(name: str, location: Location, size: int | None, rules: InputRules) -> InputFile:
@@ -206,19 +203,10 @@ def _input_file(name: str, location: Location, size: int | None, rules: InputRul
         return file
     with open_blocks(file) as blocks:
         blocks.check(rules.invalid_utf8)
-        is_text = file_format == "text"
-        plain, marked = is_text and blocks.compression is None, is_text and blocks.start.startswith(BYTE_ORDER_MARK)
-    return replace(file, plain=plain, marked=marked) if plain or marked else file
+        return replace(file, plain=True) if file_format == "text" and blocks.compression is None else file
 
 
 # ---- local files ----
-
-
-def _expand_home(entry: str | Path) -> Path:
-    try:
-        return Path(entry).expanduser()
-    except RuntimeError as error:  # ~user, where no such user exists
-        raise CorpusError(f"cannot find {entry}: {error}") from None
 
 
 def _expand(path: Path) -> list[Path]:

@@ -160,9 +160,9 @@ def open_chunk(chunk: Chunk, rules: TextRules, buffer: ChunkBuffer | None = None
     """
     if not isinstance(chunk, StreamChunk):
         return OpenChunk(chunk, rules, (buffer or ChunkBuffer()).read(chunk), rules.delimiters, chunk.offset)
-    if chunk.holds == "text":
-        return OpenChunk(chunk, rules, memoryview(chunk.data), rules.delimiters, chunk.offset)
+    data, left_out = chunk.data, chunk.left_out
     if chunk.holds == "jsonl":
         lines = records().gather_lines(chunk, rules)
-        return OpenChunk(chunk, rules, memoryview(lines.data), rules.record_delimiters, chunk.offset, lines.left_out)
-    return OpenChunk(chunk, rules, memoryview(chunk.data), rules.record_delimiters, chunk.offset, chunk.left_out)
+        data, left_out = lines.data, lines.left_out
+    delimiters = rules.delimiters if chunk.holds == "text" else rules.record_delimiters
+    return OpenChunk(chunk, rules, memoryview(data), delimiters, chunk.offset, left_out)

@@ -107,10 +107,7 @@ class SegmentPart:
     def __str__(self) -> str:
         """Return its place in the corpus."""
         names = [file.name for entry in self.entries for file in entry.files]
-        unit = "byte" if self.entries and self.entries[0].plain else "row group"
-        begin = f" from {unit} {self.begin.offset:,}" if self.begin.offset else ""
-        more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
-        return f"segment {self.number} ({names[0]}{begin}{more})" if names else f"segment {self.number}"
+        return f"segment {self.number} ({len(names):,} files from {', '.join(names[:1])} on)"
 
 
 @lru_cache(maxsize=4)

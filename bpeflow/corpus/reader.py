@@ -14,7 +14,7 @@ from bpeflow.corpus.checks import FirstLook
 from bpeflow.corpus.documents import Chunk, StreamChunk
 from bpeflow.corpus.files import InputFile, SampledFiles, open_blocks, records
 from bpeflow.corpus.sources import CorpusEntry
-from bpeflow.corpus.split import cut_text, plan_chunks
+from bpeflow.corpus.split import cut_text, line_rules, plan_chunks
 from bpeflow.corpus.text_rules import TextRules
 
 #: The limit on text that cannot be divided, in bytes, unless a memory limit admits more. Learning takes about 12 bytes
@@ -90,7 +90,7 @@ class CorpusReader:
         with open_blocks(file) as blocks:
             blocks.check(self.rules.invalid_utf8)
             if file.format == "jsonl":
-                yield from records().cut_lines(blocks, self.chunk_size, self.longest, file.source)
+                yield from cut_text(blocks, self.chunk_size, line_rules(rules), self.longest, file.source, "jsonl")
             else:
                 yield from cut_text(blocks, self.chunk_size, rules, self.longest, file.source)
 

@@ -18,7 +18,7 @@ from bpeflow._util.machine import load_extra
 from bpeflow._util.text import InvalidUtf8Policy, format_size, short_repr
 from bpeflow.corpus.compression import MAGIC_BYTES, detect_compression
 from bpeflow.corpus.documents import NOTHING, RECORD_END, DocumentStatistics, StreamChunk
-from bpeflow.corpus.files import BYTE_ORDER_MARK, Blocks, InputFile, convert_errors
+from bpeflow.corpus.files import BYTE_ORDER_MARK, InputFile, convert_errors
 from bpeflow.corpus.text_rules import FLATTEN_REMEDY, UTF8_REMEDY, Source, TextRules
 from bpeflow.errors import BadRecordError, CorpusError, InputTypeError, InvalidUtf8Error
 from bpeflow.pretokenize.cutter import LOOK_BEHIND, load_cutter
@@ -192,50 +192,6 @@ def _check_words(name: str, text: bytes, rules: TextRules, longest: int) -> None
 # ---- JSON Lines ----
 
 
-def cut_lines(blocks: Blocks, chunk_size: int, longest: int, source: int = 0) -> Iterator[StreamChunk]:
-    """Divide a stream into chunks of whole lines.
-
-    Args:
-        blocks: the stream.
-        chunk_size: bytes in a chunk, approximately.
-        longest: upper bound on the bytes of a line, if larger than `chunk_size`.
-        source: number of the source that the stream belongs to.
-
-    Raises:
-        CorpusError: a line is longer than the upper bound.
-    """
-    data = bytearray()
-    offset = reported = searched = 0  # `reported`: bytes read for the chunks yielded so far
-    line = 1
-
-    def chunk(ends_file: bool) -> StreamChunk:
-        return StreamChunk(
-            blocks.name, offset, len(data), ends_file, source,
-            data=data, holds="jsonl", line=line, bytes_read=blocks.bytes_read - reported,
-        )  # fmt: skip
-
-    for block in blocks:
-        data += block
-        if len(data) < chunk_size:
-            continue
-        end = data.rfind(b"\n", searched) + 1
-        if end:
-            rest = data[end:]
-            del data[end:]
-            yield chunk(ends_file=False)
-            line += data.count(b"\n")
-            offset, reported, data, searched = offset + end, blocks.bytes_read, rest, 0
-        elif len(data) > max(longest, chunk_size):
-            raise CorpusError(
-                f"{blocks.name}: line {line:,} has more than {format_size(longest)}; remove it, or look for "
-                "damage. A memory_limit for training of 16 times its length admits such a line"
-            )
-        else:
-            searched = len(data)
-    if data:
-        yield chunk(ends_file=True)
-
-
 def parse_lines(chunk: StreamChunk, rules: TextRules) -> Iterator[tuple[int, RecordText]]:
     """Yield the number and the record of each line of a chunk, except lines of white space."""
     for number, line in enumerate(chunk.data.split(b"\n"), chunk.line):
@@ -308,25 +264,12 @@ def row_groups(file: InputFile) -> list[InputFile]:
 
 
 def parquet_texts(file: InputFile, rules: TextRules) -> Iterator[RecordText]:
-    """Yield the documents of a Parquet file, or the error of a row without one. Raises as `read_rows` does."""
-    for row, value in read_rows(file, rules.sources[file.source].text_column):
-        where = f"{file.name}: row {row:,}"
-        if value is None:
-            yield BadRecordError(f"{where}: the text is null; {SKIP_REMEDY}")
-        else:
-            yield encode_document(value, where, rules.invalid_utf8)
+    """Yield the documents of a Parquet file, or the error of a row without one.
 
-
-def read_rows(file: InputFile, column: Sequence[str]) -> Iterator[tuple[int, bytes | None]]:
-    """Read one column, which may be nested.
-
-    Yields:
-        The number of each row, from 1, and its string as UTF-8 bytes; None for a null.
-
-    Raises:
-        CorpusError: the file is damaged or has no such column of strings. The message names the file.
+    Raises `CorpusError`, with the file, if it is damaged or has no column of strings of that name.
     """
     pyarrow = _load_pyarrow()
+    column = rules.sources[file.source].text_field
     with _open(file) as parquet:
         fields = _find_column(parquet.schema_arrow, column, file.name, pyarrow)
         groups = range(parquet.num_row_groups) if file.row_groups is None else file.row_groups
@@ -335,7 +278,11 @@ def read_rows(file: InputFile, column: Sequence[str]) -> Iterator[tuple[int, byt
             for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=[group], columns=[".".join(column)]):
                 for value in _values(batch, fields, pyarrow):
                     row += 1
-                    yield row, value
+                    where = f"{file.name}: row {row:,}"
+                    if value is None:
+                        yield BadRecordError(f"{where}: the text is null; {SKIP_REMEDY}")
+                    else:
+                        yield encode_document(value, where, rules.invalid_utf8)
 
 
 def _values(batch: Any, fields: Sequence[str], pyarrow: Any) -> Any:
@@ -359,12 +306,12 @@ def _find_column(schema: Any, column: Sequence[str], name: str, pyarrow: Any) ->
             if part not in fields:
                 raise CorpusError(
                     f"{name}: no column {'.'.join(column[: depth + 1])!r} (found: {format_names(fields)}); set "
-                    "text_column to the column with the text"
+                    "text_field to the column with the text"
                 )
             kind = fields[part]
             fields = {f.name: f.type for f in kind} if pyarrow.types.is_struct(kind) else {}
     if str(kind.value_type if pyarrow.types.is_dictionary(kind) else kind) not in _TEXT_TYPES:
-        raise CorpusError(f"{name}: the column {path!r} holds {kind}, not strings; set text_column to one of strings")
+        raise CorpusError(f"{name}: the column {path!r} holds {kind}, not strings; set text_field to one of strings")
     return nested
 
 

@@ -27,9 +27,14 @@ log = logging.getLogger(__name__)
 DOCUMENTS = "<documents>"
 
 
-#: Settings that divide a corpus, each with its default, and a size below which it may make at most `_MOST_PIECES`.
-#: More pieces take minutes to days: a unit was forgotten.
-_SIZES = {"chunk_size": (64_000, "8mb"), "segment_size": (64_000_000, "8gb")}
+#: Settings that divide a corpus: the bytes of a piece of size 1 (a token has fewer than 16 in nearly all texts), a size
+#: below which a setting may make at most `_MOST_PIECES`, and a usual size. More pieces take minutes to days: a unit was
+#: forgotten.
+_SIZES = {
+    "chunk_size": (1, 64_000, "8mb"),
+    "segment_size": (1, 64_000_000, "8gb"),
+    "shard_tokens": (16, 10_000_000, "100m"),
+}
 _MOST_PIECES = 10_000
 
 
@@ -87,12 +92,11 @@ class Corpus:
     def check_sizes(self, **sizes: int | None) -> None:
         """Raise `ConfigError` if the value of a setting in `_SIZES` divides the corpus into far too many pieces."""
         for name, size in sizes.items():
-            small, default = _SIZES[name]
-            if size and size < small and self.known_bytes > size * _MOST_PIECES:
-                pieces = f"{format_size(self.known_bytes)} into {-(-self.known_bytes // size):,} pieces"
+            unit, small, usual = _SIZES[name]
+            if size and size < small and (pieces := self.known_bytes // (size * unit)) >= _MOST_PIECES:
                 raise ConfigError(
-                    f"{name}: {format_size(size)} would divide {pieces}, which takes very long; give a size with a "
-                    f"unit, such as {default}"
+                    f"{name}: {size:,} would divide {format_size(self.known_bytes)} into more than {pieces:,} pieces, "
+                    f"which takes very long; give more, with a unit, such as {usual}"
                 )
 
 
@@ -153,7 +157,6 @@ def find_corpus(settings: CorpusSettings, documents: Iterable[Any] | None = None
                 weight=weights[number],
                 sample=None if source.max_bytes is None else Sample(int(source.max_bytes), source.seed),
                 text_field=_split_path(source.text_field or settings.text_field),
-                text_column=_split_path(source.text_column or settings.text_column),
                 bad_records=settings.bad_records,
             )
         )

@@ -23,11 +23,12 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 from bpeflow._util.text import format_size
-from bpeflow.corpus.documents import Chunk, StreamChunk
+from bpeflow.corpus.documents import Chunk, Delimiters, StreamChunk
 from bpeflow.corpus.files import Blocks, InputFile
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.errors import CorpusError
@@ -115,9 +116,10 @@ def _boundaries(file: InputFile, rules: TextRules, longest: int) -> Iterator[Bou
 def cannot_divide(name: str, start: int, longest: int) -> CorpusError:
     """Return the error for text that has neither a separator nor a safe cut and is too long to hold in memory."""
     return CorpusError(
-        f"{name}: more than {format_size(longest)} from byte {start:,} on cannot be divided at a document separator or "
-        "by the pattern; check that separator is the text between your documents, and look for damage, such as an "
-        "endless word. A memory_limit for training of 16 times its length admits such a text"
+        f"{name}: more than {format_size(longest)} from byte {start:,} on cannot be divided, neither by lines of JSON, "
+        "nor at a document separator, nor by the pattern; check input_format, check that separator is the text between "
+        "your documents, and look for damage, such as an endless word. A memory_limit for training of 16 times its "
+        "length admits such a text"
     )
 
 
@@ -245,15 +247,23 @@ class BoundaryFinder:
 # ---- streams ----
 
 
-def cut_text(blocks: Blocks, chunk_size: int, rules: TextRules, longest: int, source: int = 0) -> Iterator[StreamChunk]:
-    """Divide a stream of text into the same chunks as `plan_chunks` divides a file.
+def cut_text(
+    blocks: Blocks,
+    chunk_size: int,
+    rules: TextRules,
+    longest: int,
+    source: int = 0,
+    holds: Literal["text", "jsonl"] = "text",
+) -> Iterator[StreamChunk]:
+    """Divide a stream of text, or of lines of JSON, into the same chunks as `plan_chunks` divides a file.
 
     Args:
         blocks: the stream.
         chunk_size: bytes in a chunk, approximately.
-        rules: the delimiters, and whether and where a document may be cut.
+        rules: the delimiters, and whether and where a document may be cut; for lines of JSON `line_rules`.
         longest: upper bound on the bytes that cannot be divided, in addition to two chunks.
         source: number of the source that the stream belongs to.
+        holds: what the chunks hold.
 
     Raises:
         CorpusError: the text cannot be divided within the upper bound.
@@ -262,6 +272,7 @@ def cut_text(blocks: Blocks, chunk_size: int, rules: TextRules, longest: int, so
     window = _Window(blocks, longest + 2 * chunk_size, LOOK_BEHIND + 2 * rules.delimiters.longest)
     finder = BoundaryFinder(blocks.name, window.read_at, window.fill, rules)
     offset = reported = 0  # `reported`: bytes read for the chunks yielded so far
+    line = 1
     while True:
         end = finder.next_boundary(offset + chunk_size, min(chunk_size, LOOK_AHEAD_BYTES))
         if end == offset:
@@ -270,9 +281,16 @@ def cut_text(blocks: Blocks, chunk_size: int, rules: TextRules, longest: int, so
         ends_file = window.fill(end + 1) == end
         yield StreamChunk(
             blocks.name, offset, len(data), ends_file, source,
-            data=data, holds="text", bytes_read=blocks.bytes_read - reported,
+            data=data, holds=holds, line=line, bytes_read=blocks.bytes_read - reported,
         )  # fmt: skip
         offset, reported = end, blocks.bytes_read
+        if holds == "jsonl":
+            line += data.count(b"\n")
+
+
+def line_rules(rules: TextRules) -> TextRules:
+    """Return the rules that divide lines of JSON: after line ends only."""
+    return replace(rules, delimiters=Delimiters("\n"), invalid_utf8="skip")  # under which there are no safe cuts
 
 
 class _Window:

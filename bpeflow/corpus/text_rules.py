@@ -82,8 +82,7 @@ class Source:
         name: its name in reports.
         weight: how many times each of its documents counts, a whole number (`whole_weights`).
         sample: the random sample to draw from it; None for all documents.
-        text_field: for JSON Lines and mappings, the path of the field with the text.
-        text_column: for Parquet, the path of the column with the text.
+        text_field: for records, the path of the field or column with the text.
         bad_records: how to handle records without text.
     """
 
@@ -91,7 +90,6 @@ class Source:
     weight: int = 1
     sample: Sample | None = None
     text_field: tuple[str, ...] = ("text",)
-    text_column: tuple[str, ...] = ("text",)
     bad_records: BadRecordsPolicy = "error"
 
 

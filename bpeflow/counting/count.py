@@ -364,7 +364,7 @@ def count(
         progress: show progress on standard error, or in the notebook.
         observer: progress callbacks, instead.
         options: the other settings of `bpeflow.config.CountSettings`: `sources`, `input_format`, `text_field`,
-            `text_column`, `exclude`, `separator`, `invalid_utf8`, `bad_records`, `unmatched`, `normalizer`,
+            `exclude`, `separator`, `invalid_utf8`, `bad_records`, `unmatched`, `normalizer`,
             `num_counter`, `num_merger`, `chunk_size`, `executor`, `memory_limit`, `scratch_dir`.
 
     Returns:

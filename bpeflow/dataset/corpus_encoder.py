@@ -79,7 +79,7 @@ class EncodedChunk:
         ends_file: whether the chunk is the last of its file.
         statistics: statistics of the chunk. Its number of documents is meaningless.
         weight: the chunk's share of the corpus, in bytes of its files.
-        place: the place after the chunk; None if encoding cannot be resumed from there.
+        place: the place after the chunk.
     """
 
     ids: Ids
@@ -87,8 +87,8 @@ class EncodedChunk:
     open: bool
     ends_file: bool
     statistics: DocumentStatistics
-    weight: int = 0
-    place: Place | None = None
+    weight: int
+    place: Place = BEGIN
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class ChunkEncoder:
 
         Raises `CorpusError`, with the file, if it is unreadable, has changed, or is not UTF-8.
         """
-        return replace(self.encode_text(open_chunk(chunk, self.rules, buffer)), weight=chunk.weight)
+        return self.encode_text(open_chunk(chunk, self.rules, buffer))
 
     def encode_text(self, opened: OpenChunk) -> EncodedChunk:
         """Encode the text of a chunk: in one call if possible, else document by document.
@@ -148,7 +148,8 @@ class ChunkEncoder:
             ids[marks] = self.end_id
             ends = marks + 1
         ends = ends.astype(np.int64, copy=False)
-        return EncodedChunk(ids, ends, is_open, opened.chunk.ends_file, opened.statistics(0, 0))
+        chunk = opened.chunk
+        return EncodedChunk(ids, ends, is_open, chunk.ends_file, opened.statistics(0, 0), chunk.weight)
 
     def _encode_documents(self, opened: OpenChunk) -> EncodedChunk:
         """Encode document by document. This is the definition, and it also handles input that is not UTF-8."""
@@ -178,7 +179,7 @@ class ChunkEncoder:
         ids = np.concatenate(parts) if parts else np.empty(0, self._dtype)
         ends_file = opened.has_records or opened.chunk.ends_file
         statistics = opened.statistics(documents, skipped)
-        return EncodedChunk(ids, np.array(ends, np.int64), is_open, ends_file, statistics)
+        return EncodedChunk(ids, np.array(ends, np.int64), is_open, ends_file, statistics, opened.chunk.weight)
 
     def _encode_document(self, data: bytes, document: Document, texts: list[bytes]) -> Iterator[NDArray[Any]]:
         """Yield the ids of a document's texts, and of the special tokens between them."""
@@ -232,18 +233,26 @@ class CorpusEncoder:
     @property
     def step(self) -> int:
         """The approximate size of chunks."""
-        releases_lock = _releases_interpreter_lock(self.encoder.tokenizer)
-        return self.chunk_size or CHUNK_SIZE["threads" if releases_lock else "processes"]
+        return self.chunk_size or CHUNK_SIZE["threads" if self._releases_lock else "processes"]
+
+    @cached_property
+    def _releases_lock(self) -> bool:
+        """Whether other threads can run during encoding.
+
+        The `regex` module, for patterns that cannot be compiled, and `unicodedata`, for normalizers, hold the lock.
+        """
+        tokenizer = self.encoder.tokenizer
+        compiled = why_not_compiled(tokenizer._pretokenizer) is None
+        return tokenizer.encoder == "native" and compiled and not tokenizer.normalizer
 
     def encoded(self, begin: Place = BEGIN) -> Iterator[EncodedChunk]:
         """Encode the corpus from a place on, and yield its chunks in order.
 
         Raises as `ChunkEncoder.encode` does, and `WorkerDiedError` if an encoder process is killed.
         """
-        releases_lock = _releases_interpreter_lock(self.encoder.tokenizer)
         small = self.corpus.main_process_only or self.corpus.known_bytes <= SMALL_INPUT
-        use_threads = releases_lock or self.num_threads == 1 or small
-        workers = self.num_threads if releases_lock or not use_threads else 1
+        use_threads = self._releases_lock or self.num_threads == 1 or small
+        workers = self.num_threads if self._releases_lock or not use_threads else 1
         reader = CorpusReader(self.encoder.rules, self.step, longest_text(self.encoder.rules), self.look)
         pipeline = Pipeline(
             flow.Source("chunk reader", partial(_numbered_chunks, reader, self.corpus.entries, begin)),
@@ -256,20 +265,10 @@ class CorpusEncoder:
                 )
             ],
             results=QueueSpec("encoded_queue"),
-            preload=("bpeflow.dataset.corpus_encoder",),
         )
         with stall_watch(pipeline), closing(pipeline.run("threads" if use_threads else "processes")) as chunks:
             for _, place, chunk in in_order(chunks, itemgetter(0)):
                 yield replace(chunk, place=place)
-
-
-def _releases_interpreter_lock(tokenizer: Tokenizer) -> bool:
-    """Return whether other threads can run during encoding.
-
-    The `regex` module, for patterns that cannot be compiled, and `unicodedata`, for normalizers, hold the lock.
-    """
-    compiled = why_not_compiled(tokenizer._pretokenizer) is None
-    return tokenizer.encoder == "native" and compiled and not tokenizer.normalizer
 
 
 def _numbered_chunks(
@@ -299,17 +298,15 @@ class ChunkJoiner:
         self._writer = writer
         self._end_ids = np.array([] if end_id is None else [end_id], np.uint32)
         self._end_last = end_last
-        self._open = False  # whether the file so far has text after its last separator
-        self._unended = False  # whether such a file was the last one with text
+        checkpoint = writer.journal.checkpoint
+        # Whether the file so far has text after its last separator, and whether such a file was the last one with text.
+        earlier: Sequence[bool] = checkpoint["joiner"] if checkpoint else (False, False)
+        self._open, self._unended = earlier
 
     @property
     def state(self) -> list[bool]:
         """What a joiner must know to continue later."""
         return [self._open, self._unended]
-
-    def restore(self, state: Sequence[bool]) -> None:
-        """Continue from an earlier joiner's state."""
-        self._open, self._unended = state
 
     def add(self, chunk: EncodedChunk) -> None:
         """Append a chunk. Raises `OSError` if writing fails."""

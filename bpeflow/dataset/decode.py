@@ -66,8 +66,9 @@ def decode_file(
         FormatError: the token file is damaged or was made by another tokenizer, or `dst` is not a regular file.
         OSError: `src` cannot be read, or `dst` cannot be written. The error names the file.
     """
-    files, expected = open_token_files(src), tokenizer_hash(tokenizer.to_spec())
+    files, expected, path = open_token_files(src), tokenizer_hash(tokenizer.to_spec()), Path(dst)
     for file in files:
+        check_not_input([path], [file.path, sidecar_path(file.path), index_path(file.path, file.layout)])
         if not any_tokenizer and file.tokenizer_hash != expected:
             made = file.facts["tokenizer"]
             raise FormatError(
@@ -75,11 +76,6 @@ def decode_file(
                 f"{short_repr(made.get('pattern'))}; decode it with that one, or pass any_tokenizer=True to decode it "
                 "anyway"
             )
-    path = Path(dst)
-    sources = (
-        source for file in files for source in (file.path, sidecar_path(file.path), index_path(file.path, file.layout))
-    )
-    check_not_input([path], map(str, sources))
     check_replaceable(path)
     started = perf_counter()
     done = written = 0

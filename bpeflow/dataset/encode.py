@@ -49,9 +49,6 @@ if TYPE_CHECKING:
 #: Number of special tokens that an error message lists.
 _SPECIAL_TOKENS_IN_ERROR = 5
 
-#: The most shards, as more files take longer than encoding, and bytes of a token, more than texts have, to estimate it.
-_MOST_SHARDS, _LONG_TOKENS = 10_000, 16
-
 #: Remedy in the error message when memory runs out.
 _LESS_MEMORY = "use fewer threads (num_threads) or a smaller chunk_size; or add memory"
 
@@ -95,7 +92,7 @@ def encode_file(
         options: the other settings of `bpeflow.config.encoding.EncodeSettings`; ``bpeflow encode --help`` describes
             them. For the ids: `dtype`, `separator`, `end_token`, `special_tokens_as_text`. For the files:
             `format`, `index`, `shard_tokens`, `val_fraction`, `seed`, `overwrite`, `resume`. For the corpus: `sources`,
-            `sampled`, `input_format`, `text_field`, `text_column`, `exclude`, `invalid_utf8`, `bad_records`. For the
+            `sampled`, `input_format`, `text_field`, `exclude`, `invalid_utf8`, `bad_records`. For the
             work: `num_threads`, `chunk_size`, `engine` (``{"kind": "ray"}`` for a Ray cluster, which sees the input and
             the folder of `dst` under the same paths).
 
@@ -132,7 +129,7 @@ def encode_file(
     layout, dtype = choose_layout(settings.format, path), choose_dtype(settings.dtype, tokenizer.vocab_size)
     tokens = TokenSet(path, layout, dtype, settings)
     corpus = find_corpus(settings, documents, in_order=True)
-    corpus.check_sizes(chunk_size=settings.chunk_size)
+    corpus.check_sizes(chunk_size=settings.chunk_size, shard_tokens=settings.shard_tokens)
     rules = _text_rules(tokenizer, settings, corpus.sources)
     end = _choose_end_token(tokenizer, settings.end_token, rules.delimiters.separator)
     work = CorpusEncoder(
@@ -147,7 +144,6 @@ def encode_file(
     finish_publishing(tokens)
     outputs = [file for existing in tokens.existing_files() for file in tokens.files_of(existing)]
     check_not_input(outputs, [file.name for entry in corpus.entries for file in entry.files])
-    _check_shards(tokens, corpus.known_bytes)
     if (finished := _finished(work, tokens, facts)) is not None:
         log.info("%s is complete: nothing left to do", tokens.path)
         return finished
@@ -164,18 +160,6 @@ def _finished(work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any]) -
     return None
 
 
-def _check_shards(tokens: TokenSet, size: int) -> None:
-    """Raise `ConfigError` if shards are so small that `size` bytes of text make a flood of files."""
-    shard_tokens = tokens.options.shard_tokens or size + 1
-    shards = size // (_LONG_TOKENS * shard_tokens)
-    if shards > _MOST_SHARDS:
-        few = min(10 ** len(str(size // 1000)), 100_000_000)  # so that there are at most some hundreds
-        raise ConfigError(
-            f"shard_tokens: {format_count(shard_tokens, 'token')} in a file would make more than "
-            f"{shards * len(tokens.files_of(tokens.first)):,} files of {format_size(size)}: give more, such as {few}"
-        )
-
-
 def _encode(
     work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any], observer: Observer | None
 ) -> EncodedCorpus:
@@ -186,12 +170,10 @@ def _encode(
     fingerprint = _resumable_fingerprint(work, tokens, facts)
     with explain_memory_error("encoding", _LESS_MEMORY), new_token_set(tokens, facts, fingerprint) as writer:
         joiner = ChunkJoiner(writer, work.encoder.end_id, end_last)
-        if (checkpoint := writer.journal.checkpoint) is not None:
-            earlier = checkpoint.state
+        if (earlier := writer.journal.checkpoint) is not None:
             begin, done = Place(*earlier["place"]), earlier["done"]
             started -= earlier["seconds"]
             statistics = TypeAdapter(DocumentStatistics).validate_python(earlier["statistics"])
-            joiner.restore(earlier["joiner"])
             log.info("%s: resuming after %s", tokens.path, format_count(writer.tokens, "token"))
             if work.chunk_size not in (None, earlier["step"]):
                 size = format_size(earlier["step"])
@@ -202,7 +184,7 @@ def _encode(
             joiner.add(chunk)
             statistics += chunk.statistics
             done += chunk.weight
-            if writer.journal.is_due and chunk.place is not None:
+            if writer.journal.is_due:
                 state = {"place": chunk.place, "step": work.step, "done": done, "joiner": joiner.state}
                 state |= {"statistics": asdict(statistics), "seconds": perf_counter() - started}
                 writer.checkpoint(state)
@@ -281,13 +263,8 @@ def _describe(work: CorpusEncoder, end_token: str | None, tokens: TokenSet) -> d
             "pattern": tokenizer.pattern,
             **({"normalizer": tokenizer.normalizer} if tokenizer.normalizer else {}),
         },
-        "separator": separator,
         "end_token": None if end_token is None else {"text": end_token, "id": encoder.end_id},
-        "special_tokens": "as ids" if encoder.rules.delimiters.special_tokens else "as text",
-        "invalid_utf8": encoder.rules.invalid_utf8,
-        "bytes": work.corpus.known_bytes,
         "input": [{"path": file.name, "bytes": file.size} for entry in work.corpus.entries for file in entry.files],
-        "samples": {source.name: asdict(source.sample) for source in work.corpus.sources if source.sample},
         "settings": {
             **tokens.options.to_json({*EncodeSettings.model_fields} - _NOT_IN_FINGERPRINT),
             "dtype": tokens.dtype,

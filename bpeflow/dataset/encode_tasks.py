@@ -43,7 +43,7 @@ class EncodeTasks:
         path = self.folder / f"{token_hex(8)}.part"
         with name_errors(path), path.open("wb") as file:
             for chunk in replace(self.encoder, corpus=Corpus(self.encoder.corpus.sources, entries)).encoded():
-                pickle.dump(replace(chunk, place=None), file, pickle.HIGHEST_PROTOCOL)
+                pickle.dump(chunk, file, pickle.HIGHEST_PROTOCOL)
         return path.name
 
 

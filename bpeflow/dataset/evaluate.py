@@ -71,7 +71,7 @@ def evaluate(
             is named by the last part of the path, or by more parts if two paths end alike.
         inputs: the corpora. Each is a file, folder, glob, ``@list`` of these, ``-`` for standard input or a URL, and is
             named like tokenizers. Or it is a mapping as in the setting `sources`: `paths`, and optionally `name`,
-            `exclude`, `max_bytes` (for a random sample), `seed`, `format`, `text_field` and `text_column`. Or `inputs`
+            `exclude`, `max_bytes` (for a random sample), `seed`, `format` and `text_field`. Or `inputs`
             is an iterable of documents, which make up one corpus; they are kept in memory, because they are read
             several times. If the documents are a list of `str`, pass `iter(documents)`.
         baseline: the tokenizer to compare with: the name or path of one of them, or the path of another one. By default
@@ -79,7 +79,7 @@ def evaluate(
         progress: show progress on standard error, or in the notebook.
         observer: progress callbacks, instead.
         options: the other settings of `bpeflow.config.CorpusSettings`: `sources`, `input_format`, `text_field`,
-            `text_column`, `exclude`, `separator`, `invalid_utf8`, `bad_records`. By default, the separator is the
+            `exclude`, `separator`, `invalid_utf8`, `bad_records`. By default, the separator is the
             special token of each tokenizer that ends documents (`Tokenizer.eot_token`).
 
     Returns:

@@ -5,9 +5,9 @@ the set have in their names. It is locked by the process that writes the set. It
 leaves nothing to resume. Then come lines of JSON, each with its checksum:
 
 ==============  ========================================================================================================
-checkpoints     one every `INTERVAL` seconds: the place in the corpus, statistics, and the lengths and checksums of the
-                parts that have changed since the checkpoint before. The token files are on disk up to these lengths.
-                The `Fingerprint` of the encoding is a line before the first one.
+checkpoints     one every `INTERVAL` seconds: the place in the corpus, statistics, and the lengths and checksums of all
+                token files, which are on disk up to these lengths. The `Fingerprint` of the encoding is a line before
+                the first one.
 the last line   written when all token files are complete and on disk: the names that they get from then on, and the
                 earlier files to remove. If the process is killed meanwhile, the next one completes that.
 ==============  ========================================================================================================
@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -32,6 +32,7 @@ from bpeflow._util.atomic import (
     make_folder,
     name_errors,
     publish,
+    sync_file,
     sync_folder,
     temporary_path,
     verified,
@@ -52,35 +53,6 @@ _PUBLISH = "publish"
 _MOST_PROCESSES = 1 << 22
 
 
-@dataclass
-class Checkpoint:
-    """What a journal says.
-
-    Attributes:
-        fingerprint: everything that the encoding depends on.
-        state: the last checkpoint without its parts.
-        parts: of each split, the state of each token file (see `TokenWriter.state`).
-        size: bytes of the journal up to the last whole line.
-    """
-
-    fingerprint: Fingerprint
-    state: Mapping[str, Any]
-    parts: dict[str, list[list[Any]]]
-    size: int
-
-    @classmethod
-    def read(cls, journal: Path) -> Checkpoint | None:
-        """Read a journal; None if it has no checkpoint."""
-        (fingerprint, size), *lines = _read(journal) or [({}, 0)]
-        state: Mapping[str, Any] = {}
-        parts: dict[str, list[list[Any]]] = {}
-        for state, length in lines:
-            size += length
-            for split, (first, states) in state["parts"].items():
-                parts.setdefault(split, [])[first:] = states
-        return cls(Fingerprint(**fingerprint), state, parts, size) if state else None
-
-
 def _read(journal: Path) -> list[tuple[dict[str, Any], int]]:
     """Return the lines of a journal with their sizes. What follows a damaged line was not durable."""
     lines = []
@@ -91,20 +63,25 @@ def _read(journal: Path) -> list[tuple[dict[str, Any], int]]:
 
 
 class Journal:
-    """The journal of a set of token files, locked by this process.
+    """The journal of a set of token files, locked by this process, and the files that it writes.
 
     Attributes:
-        owner: the number in the names of the temporary files.
-        checkpoint: where the encoding resumes; None if it starts.
+        checkpoint: the last one, where the encoding resumes; None if it starts.
         kept: whether it can be resumed if it fails now.
     """
 
     def __init__(self, path: Path, owner: int, fingerprint: Fingerprint | None, file: Descriptor) -> None:
-        self.path, self.owner = path, owner
-        self.checkpoint = Checkpoint.read(path)
+        self._lines = _read(path)
+        self.checkpoint = self._lines[-1][0] if len(self._lines) > 1 else None
         self.kept = self.checkpoint is not None
-        self._fingerprint, self._file = fingerprint, file
+        self._path, self._owner, self._fingerprint, self._file = path, owner, fingerprint, file
+        self._files: dict[Path, Path] = {}  # temporary paths by the files' own
         self._next = monotonic() + INTERVAL
+
+    def new(self, path: Path) -> Path:
+        """Return the temporary path of a file of the set. The first one gets its name last."""
+        temporary = self._files[path] = temporary_path(path, self._owner)
+        return temporary
 
     def resume(self, tokens: TokenSet) -> None:
         """Continue after the last checkpoint with the option `resume`; else start, and remove what a dead process left.
@@ -116,19 +93,18 @@ class Journal:
         if interrupted is None or not options.resume or self._fingerprint is None:
             if interrupted is not None and not options.overwrite:
                 raise AlreadyExistsError(
-                    f"{tokens.path}: an encoding was interrupted after {interrupted.state['tokens']:,} tokens; give "
+                    f"{tokens.path}: an encoding was interrupted after {interrupted['tokens']:,} tokens; give "
                     "resume=True to continue it, or overwrite=True to start over"
                 )
-            self.checkpoint, self.kept = None, False
-            for part in self.path.parent.glob(f".*.{self.owner}.part"):
-                if part != self.path:
-                    part.unlink(missing_ok=True)
-        elif changes := self._fingerprint.differences(interrupted.fingerprint):
+            self.checkpoint, self.kept, self._lines = None, False, []
+        elif changes := self._fingerprint.differences(Fingerprint(**self._lines[0][0])):
             raise ResumeError(
                 f"{tokens.path}: the interrupted encoding is of something else ({'; '.join(changes)}). Undo the change "
                 "to resume it, or start over with overwrite=True and without resume"
             )
-        os.ftruncate(self._file.fileno(), 0 if self.checkpoint is None else self.checkpoint.size)
+        os.ftruncate(self._file.fileno(), sum(size for _, size in self._lines))
+        if self.checkpoint is None:
+            self._remove_parts()
 
     @property
     def is_due(self) -> bool:
@@ -136,21 +112,41 @@ class Journal:
         return self._fingerprint is not None and monotonic() >= self._next
 
     def save(self, state: Mapping[str, Any]) -> None:
-        """Append a checkpoint. What it says must be on disk already, but for the files' names. Raises `OSError`."""
+        """Flush the token files to disk, and append a checkpoint. Raises `OSError`."""
+        self._sync()
         if not self.kept and self._fingerprint is not None:
             self._append(asdict(self._fingerprint))
         self._append(state)
         self.kept = True
         self._next = monotonic() + INTERVAL
 
-    def publish(self, names: Iterable[Path], stale: Iterable[Path]) -> None:
-        """Note that the token files are on disk, and get these names in this order, after stale ones are removed."""
-        self._append({_PUBLISH: [path.name for path in names], "stale": [path.name for path in stale]})
+    def commit(self, tokens: TokenSet) -> None:
+        """Flush the complete token files to disk, and note that they replace earlier ones. Raises `OSError`."""
+        stale = [*tokens.stale_files(self._files)]
+        self._sync()
+        self._append({_PUBLISH: [path.name for path in reversed(self._files)], "stale": [path.name for path in stale]})
+
+    def discard(self) -> None:
+        """Remove the journal, and then all that it is about."""
+        with suppress(OSError):  # the error that led here matters more
+            self._path.unlink(missing_ok=True)
+            self._remove_parts()
+
+    def _remove_parts(self) -> None:
+        """Remove the temporary files of this process, and of a dead one."""
+        found = self._path.parent.glob(f".*.{self._owner}.part")
+        for part in {*found, *self._files.values()} - {self._path}:
+            part.unlink(missing_ok=True)
+
+    def _sync(self) -> None:
+        for path, temporary in self._files.items():
+            with name_errors(path, temporary):
+                sync_file(temporary)
 
     def _append(self, values: Mapping[str, Any]) -> None:
-        sync_folder(self.path.parent)  # names before the line that mentions them
+        sync_folder(self._path.parent)  # names before the line that mentions them
         text = json.dumps(checksummed(values)).encode() + b"\n"
-        with name_errors(self.path):
+        with name_errors(self._path):
             while text:
                 text = text[os.write(self._file.fileno(), text) :]
             os.fsync(self._file.fileno())
@@ -162,18 +158,23 @@ def finish_publishing(tokens: TokenSet) -> None:
     Raises `FolderInUseError` if another process is writing the set, and `OSError`.
     """
     path, owner = place_of_journal(tokens)
-    if not path.exists():
-        return
-    with closing(_lock(path, tokens)):
-        lines = _read(path)
-        if not lines or _PUBLISH not in lines[-1][0]:
-            return
-        last, folder = lines[-1][0], tokens.path.parent
-        files = {folder / name: temporary_path(folder / name, owner) for name in last[_PUBLISH]}
-        left = {file: temporary for file, temporary in files.items() if temporary.exists()}
-        stale = [folder / name for name in last["stale"]]
-        publish(left, [file for file in stale if file in left or file not in files])
-        path.unlink()
+    if path.exists():
+        with closing(_lock(path, tokens)):
+            _publish(path, owner, tokens.path.parent)
+
+
+def _publish(journal: Path, owner: int, folder: Path) -> bool:
+    """Give the token files their names, and remove the journal. Returns whether its last line notes any."""
+    lines = _read(journal)
+    if not lines or _PUBLISH not in lines[-1][0]:
+        return False
+    last = lines[-1][0]
+    files = {folder / name: temporary_path(folder / name, owner) for name in last[_PUBLISH]}
+    left = {file: temporary for file, temporary in files.items() if temporary.exists()}
+    stale = [folder / name for name in last["stale"]]
+    publish(left, [file for file in stale if file in left or file not in files])
+    journal.unlink()
+    return True
 
 
 def place_of_journal(tokens: TokenSet) -> tuple[Path, int]:
@@ -189,8 +190,9 @@ def place_of_journal(tokens: TokenSet) -> tuple[Path, int]:
 def open_journal(tokens: TokenSet, fingerprint: Fingerprint | None) -> Iterator[Journal]:
     """Lock the journal of a set of token files, which is made if it is missing, and resume it (see `Journal.resume`).
 
-    It is removed after the block unless that fails and has a checkpoint. Without a fingerprint there are none. Raises
-    `FolderInUseError` if another process is writing the set, and as `Journal.resume` does.
+    After the block, its files get their names. If the block fails, they are removed, unless there is a checkpoint.
+    Without a fingerprint there are none. Raises `FolderInUseError` if another process is writing the set, as
+    `Journal.resume` does, and `OSError`.
     """
     path, owner = place_of_journal(tokens)
     made: list[Path] = []
@@ -201,16 +203,20 @@ def open_journal(tokens: TokenSet, fingerprint: Fingerprint | None) -> Iterator[
             try:
                 journal.resume(tokens)
                 yield journal
-                journal.kept = False
+                journal.commit(tokens)
             except BaseException as error:
                 if journal.kept and not isinstance(error, ResumeError | AlreadyExistsError):
                     # Shown by Python 3.11 and later, and by the command line.
                     error.__notes__ = [f"{tokens.path}: to continue, repeat this with resume=True"]  # type: ignore[attr-defined,unused-ignore]
                 raise
             finally:
-                if not journal.kept:
-                    with suppress(OSError):  # the error of the block matters more
-                        path.unlink(missing_ok=True)
+                try:
+                    is_complete = _publish(path, owner, tokens.path.parent)
+                except KeyboardInterrupt:
+                    _publish(path, owner, tokens.path.parent)  # earlier files are gone already
+                    raise
+                if not (is_complete or journal.kept):
+                    journal.discard()
     finally:
         _remove_if_empty(path)
         for folder in made:

@@ -20,6 +20,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 from zlib import crc32
@@ -318,19 +319,18 @@ def read_sidecar(path: Path) -> TokenFile:
         raise FormatError(
             f"{sidecar}: has version {facts.get('version')!r}, but this bpeflow reads version {VERSION}; update bpeflow"
         )
-    part = facts.get("set", {})
+    field = partial(_field, sidecar, facts)
+    checksum = field("crc32", _is_checksum)
     return TokenFile(
         path=path,
-        dtype=_field(facts, sidecar, "dtype", lambda value: value in list(DTYPES)),
-        tokens=_field(facts, sidecar, "tokens", _is_number),
-        checksum=int(_field(facts, sidecar, "crc32", _is_checksum), 16) if "crc32" in facts else None,
-        documents=_field(facts, sidecar, "documents", _is_number),
-        index=_field(facts, sidecar, "index", lambda value: isinstance(value, bool)),
-        layout=_field({"layout": "bin", **facts}, sidecar, "layout", lambda value: value in get_args(Layout)),
-        parts=_field({"shards": 1, **part} if isinstance(part, dict) else part, sidecar, "shards", _is_number, "set."),
-        tokenizer_hash=_field(
-            facts.get("tokenizer"), sidecar, "sha256", lambda value: isinstance(value, str), "tokenizer."
-        ),
+        dtype=field("dtype", lambda value: value in list(DTYPES)),
+        tokens=field("tokens", _is_number),
+        checksum=None if checksum is None else int(checksum, 16),
+        documents=field("documents", _is_number),
+        index=field("index", lambda value: isinstance(value, bool)),
+        layout=field("layout", lambda value: value in get_args(Layout), "bin"),
+        parts=field("set.shards", _is_number, 1),
+        tokenizer_hash=field("tokenizer.sha256", lambda value: isinstance(value, str)),
         facts=facts,
     )
 
@@ -364,11 +364,14 @@ def _is_number(value: object) -> bool:
 
 
 def _is_checksum(value: object) -> bool:
-    return isinstance(value, str) and re.fullmatch("[0-9a-f]{8}", value) is not None
+    return value is None or (isinstance(value, str) and re.fullmatch("[0-9a-f]{8}", value) is not None)
 
 
-def _field(facts: Any, sidecar: Path, key: str, is_valid: Callable[[object], bool], section: str = "") -> Any:
-    value = facts.get(key) if isinstance(facts, dict) else None
+def _field(sidecar: Path, facts: Any, key: str, is_valid: Callable[[object], bool], default: Any = None) -> Any:
+    *sections, name = key.split(".")
+    for section in sections:
+        facts = facts.get(section, {})
+    value = facts.get(name, default) if isinstance(facts, dict) else None
     if not is_valid(value):
-        raise FormatError(f"{sidecar}: {section}{key} is missing or damaged ({value!r}); encode again")
+        raise FormatError(f"{sidecar}: {key} is missing or damaged ({value!r}); encode again")
     return value

@@ -96,11 +96,8 @@ class TokenSet:
         """
         folder, found = self.path.parent, set()
         for name in os.listdir(folder) if folder.is_dir() else ():  # noqa: PTH208
-            path, is_part = self.owner(name)
-            if path is None or not any(file.exists() for file in self.files_of(path)):
-                continue
-            place = {} if is_part == self.divided else _place(path)
-            if is_part == self.divided or (place and ("shard" in place) == is_part):
+            path, is_part = self._owner(name)
+            if path is not None and (is_part == self.divided or _is_part(path) is is_part):
                 found.add(path)
         return sorted(found, key=lambda path: (path != self.first, path))
 
@@ -129,22 +126,20 @@ class TokenSet:
         for path in self.existing_files():
             raise already_exists(next(file for file in self.files_of(path) if file.exists()))
 
-    def owner(self, name: str) -> tuple[Path | None, bool]:
+    def _owner(self, name: str) -> tuple[Path | None, bool]:
         """Return the token file that has a file of this name, if there is one, and whether it is a part."""
-        suffix = re.escape(self.path.suffix)
-        index = r"\.idx" if self.layout == "megatron" else rf"{suffix}\.idx"
+        endings = "|".join(re.escape(file.name.removeprefix(self.path.stem)) for file in self.files_of(self.path))
         stems = "|".join(re.escape(path.stem) for path in self.splits.values())
-        match = re.fullmatch(rf"((?:{stems})(_[0-9]{{6,}})?)(?:{suffix}|{suffix}\.json|{index})", name)
+        match = re.fullmatch(rf"((?:{stems})(_[0-9]{{6,}})?)(?:{endings})", name)
         return (self.path.parent / f"{match[1]}{self.path.suffix}", match[2] is not None) if match else (None, False)
 
 
-def _place(path: Path) -> dict[str, Any]:
-    """Return what the sidecar of a token file says about its place in a set; nothing if it is missing or damaged."""
+def _is_part(path: Path) -> bool | None:
+    """Return whether the sidecar of a token file says that it is a part of a set; None if it is missing or damaged."""
     try:
-        place: dict[str, Any] = read_sidecar(path).facts.get("set", {"first": path.name})
+        return "shard" in read_sidecar(path).facts.get("set", {})
     except (FormatError, OSError):
-        return {}
-    return place
+        return None
 
 
 def already_exists(path: Path, reason: str = "") -> AlreadyExistsError:

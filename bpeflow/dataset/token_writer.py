@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
-from io import BytesIO, FileIO
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -18,10 +18,10 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow._util.atomic import NewFiles, name_errors, new_files
+from bpeflow._util.atomic import name_errors
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.dataset import megatron
-from bpeflow.dataset.journal import Checkpoint, Journal, open_journal
+from bpeflow.dataset.journal import Journal, open_journal
 from bpeflow.dataset.token_file import (
     DTYPES,
     FORMAT,
@@ -35,6 +35,7 @@ from bpeflow.dataset.token_file import (
 )
 from bpeflow.dataset.token_set import TokenSet
 from bpeflow.errors import ResumeError
+from bpeflow.flow.shared import Descriptor
 
 #: Ids that are moved to another file at a time. More: more memory. Fewer: more calls.
 _AT_A_TIME = 1 << 20
@@ -61,11 +62,13 @@ class ArrayFile:
     interrupted encoding after the numbers of its state. Raises `ResumeError` if these are missing or damaged.
 
     Attributes:
+        file: where it is until it gets that name.
         state: the size of the numbers in bytes, and their CRC-32.
     """
 
-    def __init__(self, file: Path, path: Path, head: int, state: State) -> None:
-        self.path, self.head = path, head
+    def __init__(self, journal: Journal, path: Path, head: int, state: State) -> None:
+        file = journal.new(path)
+        self.file, self.path, self.head = file, path, head
         self.state: State = state
         self._written_back = head + state[0]  # the bytes that the system was asked to write to the disk
         with name_errors(path, file):
@@ -74,7 +77,7 @@ class ArrayFile:
                     f"{file}: is gone, cut short or damaged, so the encoding cannot be resumed: start over with "
                     "overwrite=True and without resume"
                 )
-            self._stream = FileIO(os.fspath(file), "r+" if state[0] else "w+")
+            self._stream = Descriptor(os.fspath(file), "r+" if state[0] else "w+")
             self._stream.truncate(self._written_back)
         self.write_at(0, bytes(head))
 
@@ -128,10 +131,6 @@ def _checksum(file: Path, head: int, size: int) -> int:
     return checksum
 
 
-#: Opens the file of a path, as `ArrayFile` with its head and state.
-OpenFile = Callable[[Path, int, State], ArrayFile]
-
-
 class TokenWriter:
     """Appends to a token file of a set, and to its index, if there is one.
 
@@ -139,16 +138,16 @@ class TokenWriter:
         documents: number of documents that have ended so far.
     """
 
-    def __init__(self, path: Path, tokens: TokenSet, open_file: OpenFile, state: Sequence[Any] = _NEW) -> None:
+    def __init__(self, path: Path, tokens: TokenSet, journal: Journal, state: Sequence[Any] = _NEW) -> None:
         self.path = path
         self.documents, ids, ended, index = state
         self._ended: State = ended
         self._layout, self._dtype = tokens.layout, DTYPES[tokens.dtype]
-        self._ids = open_file(path, NPY_HEADER if tokens.layout == "npy" else 0, ids)
+        self._ids = ArrayFile(journal, path, NPY_HEADER if tokens.layout == "npy" else 0, ids)
         self._index = None
         if tokens.has_index:
             head = megatron.HEADER_SIZE if tokens.layout == "megatron" else OFFSET_DTYPE.itemsize
-            self._index = open_file(index_path(path, tokens.layout), head, index)
+            self._index = ArrayFile(journal, index_path(path, tokens.layout), head, index)
 
     @property
     def state(self) -> list[Any]:
@@ -197,9 +196,9 @@ class TokenWriter:
             yield self._ids.read(first, self._dtype, min(_AT_A_TIME, self.tokens - first))
         self._ids.state = self._ended
 
-    def trim(self, file: Path) -> None:
-        """Remove ids that were taken from the finished `file`, which earlier checkpoints need."""
-        os.truncate(file, self._ids.head + self._ids.state[0])
+    def trim(self) -> None:
+        """Remove ids that were taken, which earlier checkpoints need, from the finished file."""
+        os.truncate(self._ids.file, self._ids.head + self._ids.state[0])
 
     def finish(self) -> None:
         """Complete and close the files. A document that has not ended ends here. Raises `OSError`."""
@@ -235,17 +234,22 @@ def _npy_header(dtype: np.dtype[Any], length: int) -> bytes:
 class PartWriter:
     """Appends to the token files of a split, of at most `shard_tokens` ids each. All but the last are complete."""
 
-    def __init__(self, tokens: TokenSet, split: Split, open_file: OpenFile, checkpoint: Checkpoint | None) -> None:
+    def __init__(self, tokens: TokenSet, split: Split, journal: Journal) -> None:
         self.parts: list[TokenWriter] = []
         self.tokens = self.documents = 0
-        self._set, self._split, self._open_file = tokens, split, open_file
-        if checkpoint is None:
+        self._set, self._split, self._journal = tokens, split, journal
+        if journal.checkpoint is None:
             self._begin_part()
             return
-        for state in checkpoint.parts[split]:
+        self.documents, states = journal.checkpoint["splits"][split]
+        for state in states:
             self._begin_part(state=state)
         self.tokens = sum(part.tokens for part in self.parts)
-        self.documents = checkpoint.state["documents"][split]
+
+    @property
+    def state(self) -> list[Any]:
+        """What the writer knows, to continue later."""
+        return [self.documents, [part.state for part in self.parts]]
 
     def write(self, ids: Ids, ends: NDArray[np.int64]) -> None:
         """Append ids, as `TokenWriter.write` does."""
@@ -268,7 +272,7 @@ class PartWriter:
 
     def _begin_part(self, ids: Iterable[Ids] = (), state: Sequence[Any] = _NEW) -> None:
         """Begin or continue the next part, with ids moved from the end of the part before; then complete that one."""
-        part = TokenWriter(self._set.file(self._split, len(self.parts)), self._set, self._open_file, state)
+        part = TokenWriter(self._set.file(self._split, len(self.parts)), self._set, self._journal, state)
         for some in ids:
             part.write(some)
         if self.parts:
@@ -282,17 +286,11 @@ class TokenSetWriter:
     The further `facts` of the sidecars may be changed until the files are complete.
     """
 
-    def __init__(
-        self, tokens: TokenSet, facts: Mapping[str, Any], files: NewFiles, streams: ExitStack, journal: Journal
-    ) -> None:
-        def open_file(path: Path, head: int, state: State) -> ArrayFile:
-            return streams.enter_context(closing(ArrayFile(files.new(path), path, head, state)))
-
+    def __init__(self, tokens: TokenSet, facts: Mapping[str, Any], journal: Journal) -> None:
         self.facts = dict(facts)
         self.journal = journal
-        self.splits = {split: PartWriter(tokens, split, open_file, journal.checkpoint) for split in tokens.splits}
-        self._set, self._files = tokens, files
-        self._durable = {split: len(writer.parts) - 1 for split, writer in self.splits.items()}
+        self.splits = {split: PartWriter(tokens, split, journal) for split in tokens.splits}
+        self._set = tokens
         self._numbers = np.random.PCG64(tokens.options.seed)  # its stream is the same in all versions of numpy
         self._numbers.advance(self.documents)
         self._threshold = np.uint64(int(tokens.options.val_fraction * 2.0**64))
@@ -324,14 +322,8 @@ class TokenSetWriter:
 
     def checkpoint(self, state: Mapping[str, Any]) -> None:
         """Make durable what was written so far, so that the encoding can be resumed from here. Raises `OSError`."""
-        changed: dict[str, Any] = {}
-        for split, writer in self.splits.items():
-            first, self._durable[split] = self._durable[split], len(writer.parts) - 1
-            changed[split] = first, [part.state for part in writer.parts[first:]]
-        self._files.sync()
-        documents = {split: writer.documents for split, writer in self.splits.items()}
-        self.journal.save({**state, "tokens": self.tokens, "documents": documents, "parts": changed})
-        self._files.kept = True
+        splits = {split: writer.state for split, writer in self.splits.items()}
+        self.journal.save({**state, "tokens": self.tokens, "splits": splits})
 
     def _draw(self, count: int) -> NDArray[np.bool_]:
         chosen: NDArray[np.bool_] = self._numbers.random_raw(count) < self._threshold
@@ -342,7 +334,7 @@ class TokenSetWriter:
         for split, writer in self.splits.items():
             writer.parts[-1].finish()
             for number, part in enumerate(writer.parts):
-                part.trim(self._files.temporary[part.path])
+                part.trim()
                 self._write_sidecar(part, self._set.describe(split, number, len(writer.parts)))
 
     def _write_sidecar(self, part: TokenWriter, place: Mapping[str, Any]) -> None:
@@ -363,7 +355,7 @@ class TokenSetWriter:
             facts.pop("input", None)  # may be long
         text = json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
         path = sidecar_path(part.path)
-        temporary = self._files.new(path)
+        temporary = self.journal.new(path)
         with name_errors(path, temporary):
             # Bytes of a file name that are not UTF-8 become \udcXX, which JSON reads back as the same surrogates.
             temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
@@ -376,18 +368,14 @@ def new_token_set(
     """Write the token files of a set: all files, or none if the block raises.
 
     Whoever finds the ids of the first token file finds all other files of the set, too, even if the process is killed
-    at any time (see `new_files`). After the block, earlier token files are removed first (see `TokenSet.stale_files`).
-    Then the new files get their names: the sidecars first, because they say whether there is an index, and the ids of
-    the first token file last. Sidecars have `facts`, too, at least ``{"tokenizer": {"sha256": tokenizer_hash(…)}}``.
+    at any time. After the block, earlier token files are removed first (see `TokenSet.stale_files`). Then the new files
+    get their names: the sidecars first, because they say whether there is an index, and the ids of the first token file
+    last. Sidecars have `facts`, too, at least ``{"tokenizer": {"sha256": tokenizer_hash(…)}}``.
 
     With a fingerprint the writer may make checkpoints, and the files of an interrupted encoding are continued with
-    `resume`. Raises as `new_files` and `open_journal` do.
+    `resume`. Raises as `open_journal` does.
     """
-    with open_journal(tokens, fingerprint) as journal, ExitStack() as streams, new_files() as files:
-        files.owner, files.kept = journal.owner, journal.kept
-        writer = TokenSetWriter(tokens, facts, files, streams, journal)
+    with open_journal(tokens, fingerprint) as journal:
+        writer = TokenSetWriter(tokens, facts, journal)
         yield writer
         writer.finish()
-        files.stale = [*tokens.stale_files(files.temporary)]
-        files.sync()
-        journal.publish(reversed(files.temporary), files.stale)

@@ -59,7 +59,7 @@ OTHERS = {
     "UTF-32": (TEXT.decode().encode("utf-32"), "is UTF-32.*iconv -f UTF-32"),
     "Parquet": (b"PAR1\x15\x04 and so on", "is Parquet.*: .*use input_format='parquet', or name it .parquet"),
     "zip": (zipped(), "is a zip archive.*: .*unpack it"),
-    "npz": (arrays(), "is an archive of arrays .*: .*exclude it"),
+    "npz": (arrays(), "is a zip archive.*: .*unpack it, or exclude it"),
     "tar": (tar(), "is a tar archive.*: .*unpack it"),
 }
 TOKEN_IDS = {
@@ -118,7 +118,7 @@ def test_a_bin_without_the_sidecar_of_a_token_file_is_read(tmp_path: Path) -> No
 @pytest.mark.parametrize("suffix", COMPRESSORS)
 def test_files_that_were_compressed_twice_are_refused(tmp_path: Path, suffix: str) -> None:
     (tmp_path / "corpus.gz").write_bytes(gzip.compress(COMPRESSORS[suffix](TEXT)))
-    with pytest.raises(CorpusError, match=r"corpus\.gz is \w+ inside gzip, compressed twice: decompress it once"):
+    with pytest.raises(CorpusError, match=r"corpus\.gz is \w+ inside gzip: decompress it, then decompress that, too"):
         bpeflow.count(tmp_path / "corpus.gz")
 
 

@@ -37,8 +37,8 @@ def test_fields_and_columns_may_be_nested(tmp_path: Path) -> None:
         pyarrow.table({"a": [{"b": "one"}, {"b": "two"}], "x.y": ["three", "four"], "n": [1, 2]}),
         tmp_path / "p.parquet",
     )
-    assert dict(bpeflow.count(tmp_path / "p.parquet", text_column="a.b")) == {b"one": 1, b"two": 1}
-    assert dict(bpeflow.count(tmp_path / "p.parquet", text_column="x.y")) == {b"three": 1, b"four": 1}
+    assert dict(bpeflow.count(tmp_path / "p.parquet", text_field="a.b")) == {b"one": 1, b"two": 1}
+    assert dict(bpeflow.count(tmp_path / "p.parquet", text_field="x.y")) == {b"three": 1, b"four": 1}
 
 
 def test_lines_may_be_empty_and_have_windows_line_ends_and_a_byte_order_mark(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_source_without_any_text_is_named(tmp_path: Path, mistyped: int, caplo
     counted = CorpusCounter(make_settings(CountSettings, {"input": sources, "bad_records": "skip"})).count()
     assert dict(counted.counts) == {b"a": 1, b"b": 1}
     named = [record.message for record in caplog.records if "no record has text" in record.message]
-    assert named == [f"source s{mistyped}: no record has text; is its text_field or text_column right?"]
+    assert named == [f"source s{mistyped}: no record has text; is its text_field right?"]
 
 
 def test_samples_leave_out_bad_records(tmp_path: Path) -> None:
@@ -167,11 +167,11 @@ def test_the_error_for_bad_parquet_names_the_file_and_says_why(tmp_path: Path) -
     table = pyarrow.table({"text": ["a", None, "b"], "n": [1, 2, 3], "raw": [b"a", b"\xff", b"c"]})
     parquet.write_table(table, path, row_group_size=1)
     for options, message in (
-        ({"text_column": "body"}, r"no column 'body' \(found: 'text', 'n', 'raw'\)"),
-        ({"text_column": "text.a"}, r"no column 'text\.a'"),
-        ({"text_column": "n"}, r"the column 'n' holds int64, not strings"),
+        ({"text_field": "body"}, r"no column 'body' \(found: 'text', 'n', 'raw'\)"),
+        ({"text_field": "text.a"}, r"no column 'text\.a'"),
+        ({"text_field": "n"}, r"the column 'n' holds int64, not strings"),
         ({}, r"row 2: the text is null"),
-        ({"text_column": "raw"}, r"row 2: not UTF-8 at byte 0"),
+        ({"text_field": "raw"}, r"row 2: not UTF-8 at byte 0"),
     ):
         with pytest.raises(CorpusError, match=rf"corpus\.parquet: {message}"):
             bpeflow.count(path, **options)

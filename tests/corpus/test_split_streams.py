@@ -11,8 +11,7 @@ from rules import plain_file, rules
 
 from bpeflow.corpus.documents import StreamChunk
 from bpeflow.corpus.files import InputFile, open_blocks
-from bpeflow.corpus.records import cut_lines
-from bpeflow.corpus.split import cut_text, plan_chunks
+from bpeflow.corpus.split import cut_text, line_rules, plan_chunks
 from bpeflow.errors import CorpusError
 
 PARTS = ["a", "b", " ", "\n", "<|e|>", "||", "|", "é", "字", "1", "a b " * 20, "x" * 70]
@@ -58,8 +57,7 @@ def test_lines_stay_whole_and_keep_their_numbers(tmp_path: Path, text: str, chun
     path.write_text(text, newline="")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bpeflow.corpus.files._BLOCK_BYTES", 5)
-        with open_blocks(InputFile(str(path), None)) as blocks:
-            chunks = list(cut_lines(blocks, chunk_size, 1000))
+        chunks = stream_chunks(path, chunk_size, line_rules(rules()), 1000, 0, "jsonl")
     assert b"".join(chunk.data for chunk in chunks).decode() == text
     assert all(chunk.data.endswith(b"\n") for chunk in chunks[:-1])
     assert [chunk.line for chunk in chunks] == [1 + text[: chunk.offset].count("\n") for chunk in chunks]
@@ -73,8 +71,7 @@ def test_text_that_cannot_be_divided_within_the_limit_is_an_error(tmp_path: Path
     file = plain_file(tmp_path / "file", 5_000_002)
     with pytest.raises(CorpusError, match=r"file: .* from byte [\d,]+ on cannot be divided"):
         list(plan_chunks(file, 1000, rules("|"), longest=1_000_000))
-    with (
-        pytest.raises(CorpusError, match=r"line 1 has more than 1\.0 MB"),
-        open_blocks(InputFile(file.name, None)) as blocks,
+    with pytest.raises(
+        CorpusError, match=r"file: more than 1\.0 MB from byte 0 on cannot be divided, neither by lines"
     ):
-        list(cut_lines(blocks, 1000, 1_000_000))
+        stream_chunks(tmp_path / "file", 1000, line_rules(rules()), 998_000, 0, "jsonl")

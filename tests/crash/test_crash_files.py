@@ -49,14 +49,14 @@ CHANGES = {
     "Parquet cut short": (
         "parquet",
         "truncate",
-        "bpeflow.corpus.records:read_rows",
+        "bpeflow.corpus.records:parquet_texts",
         1,
         "not Parquet, or damaged",
     ),
     "Parquet replaced": (
         "parquet",
         "replace",
-        "bpeflow.corpus.records:read_rows",
+        "bpeflow.corpus.records:parquet_texts",
         1,
         "not Parquet, or damaged",
     ),

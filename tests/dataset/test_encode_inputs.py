@@ -132,7 +132,8 @@ def test_sources_of_a_training_are_encoded_whole_and_once(
     with caplog.at_level("INFO"):
         encode_file(tokenizer, [source], out)
     assert text_of(tokenizer, out) == "a|b|c|d"
-    assert json.loads(sidecar_path(out).read_text(encoding="utf-8"))["samples"] == {}
+    described = json.loads(sidecar_path(out).read_text(encoding="utf-8"))["settings"]["sources"]
+    assert {source["max_bytes"] for source in described} == {None}
     assert caplog.messages == [
         "weights are ignored, as each document counts once: letters (3)",
         "max_bytes is ignored: whole sources are encoded (sampled=True for the samples): letters (2 bytes)",
@@ -151,7 +152,8 @@ def test_a_sample_is_the_one_that_training_draws(
     assert sorted(text_of(tokenizer, out)) == sorted("|".join(token.decode() for token in counted) + "|")
     assert len(counted) == 5
     facts = json.loads(sidecar_path(out).read_text(encoding="utf-8"))
-    assert facts["samples"] == {"letters": {"max_bytes": 5, "seed": 3}}
+    [described] = facts["settings"]["sources"]
+    assert (described["name"], described["max_bytes"], described["seed"]) == ("letters", 5, 3)
 
 
 def test_text_that_cannot_be_divided_has_a_limit(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

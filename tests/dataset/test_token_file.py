@@ -11,6 +11,7 @@ from zlib import crc32
 
 import numpy as np
 import pytest
+from interrupting import interrupting
 from token_corpora import token_set
 
 import bpeflow
@@ -18,6 +19,7 @@ from bpeflow import Tokenizer
 from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.dataset import token_writer
 from bpeflow.dataset.decode import decode_file
+from bpeflow.dataset.journal import finish_publishing
 from bpeflow.dataset.token_file import (
     choose_dtype,
     index_path,
@@ -207,23 +209,30 @@ def test_the_sidecar_is_renamed_first_and_the_ids_last(tmp_path: Path, monkeypat
     assert renamed_files == ["train.bin.json", "train.bin.idx", "train.bin"]
 
 
-@pytest.mark.parametrize("last", ["train.bin", "train.bin.json", "train.bin.idx"])
-def test_an_interrupt_during_the_renaming_leaves_no_new_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str
+@pytest.mark.parametrize("renamed", [1, 2, 3])
+def test_an_interrupt_during_the_renaming_leaves_all_new_files(
+    path: Path, monkeypatch: pytest.MonkeyPatch, renamed: int
 ) -> None:
-    rename = Path.replace
+    """Earlier files are gone by then."""
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", interrupting(Path.replace, renamed, KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            write(path, [[1]])
+    assert sorted(file.name for file in path.parent.iterdir()) == ["train.bin", "train.bin.idx", "train.bin.json"]
+    assert load_tokens(path).tolist() == [1]
 
-    def interrupted(self: Path, target: Path) -> Path:
-        if Path(target).name == last:
-            raise KeyboardInterrupt
-        return rename(self, target)
 
-    (tmp_path / last).write_text("from an earlier run", encoding="utf-8")
-    monkeypatch.setattr(Path, "replace", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        write(tmp_path / "train.bin", [[1]])
-    assert [path.name for path in tmp_path.iterdir()] == [last]
-    assert (tmp_path / last).read_text(encoding="utf-8") == "from an earlier run"
+def test_files_that_cannot_be_renamed_are_renamed_by_the_next_encoding(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", interrupting(Path.replace, 2, OSError))
+        with pytest.raises(OSError):
+            write(path, [[1]])
+    assert not path.exists()
+    finish_publishing(token_set(path, index=True))
+    assert sorted(file.name for file in path.parent.iterdir()) == ["train.bin", "train.bin.idx", "train.bin.json"]
+    assert load_tokens(path).tolist() == [1]
 
 
 def test_an_interrupt_after_the_renaming_leaves_all_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

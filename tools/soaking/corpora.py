@@ -105,7 +105,7 @@ def write_part(folder: Path, part: Part, settings: dict[str, Any]) -> None:
     if part.kind == "parquet":
         pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
         rows: Any = pyarrow.array(part.rows, "string")
-        name, *inner = settings["text_column"].split(".")
+        name, *inner = settings["text_field"].split(".")
         if inner:
             rows = pyarrow.StructArray.from_arrays([rows], inner)
         table = pyarrow.table({"id": pyarrow.array(range(len(part.rows))), name: rows})

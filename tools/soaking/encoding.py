@@ -50,7 +50,6 @@ class Encoding:
             "invalid_utf8": self._settings["invalid_utf8"],
             "bad_records": self._settings["bad_records"],
             "text_field": self._settings["text_field"],
-            "text_column": self._settings["text_column"],
             "index": self._choose.random() < 0.5,
             "input_format": self._corpus.settings.get("input_format", "auto"),
         }

@@ -21,7 +21,6 @@ LEFT_OUT = {
     ),
     "sources.exclude": "like exclude",
     "sources.text_field": "like text_field",
-    "sources.text_column": "like text_column",
     **dict.fromkeys(
         [f"output.{option}" for option in ("eos", "bos", "add_bos", "pad", "chat_template", "max_length")],
         "a few lines in a file of the huggingface format",
@@ -58,7 +57,6 @@ def draw_result_settings(choose: Random) -> dict[str, Any]:
         "pattern": pattern,
         "unmatched": choose.choice(("isolate", "drop")),
         "text_field": choose.choice(("text", "text", "data.text")),
-        "text_column": choose.choice(("text", "text", "data.text")),
         "tie_break": choose.choice(("greatest_bytes", "greatest_bytes", "smallest_ids", "huggingface")),
         "min_frequency": choose.choice((1, 1, 2, 10)),
         "max_token_length": choose.choice((None, None, 2, 5)),
