@@ -185,7 +185,6 @@ class PipelineBuilder:
             flow.Source("chunk reader", read),
             stages,
             results=queue("merged_queue"),
-            preload=("bpeflow.corpus.reader", "bpeflow.counting.counter", "bpeflow.counting.merger"),
             temporary=(self.scratch.folder,),
         )
 
@@ -197,7 +196,6 @@ class PipelineBuilder:
             flow.Source("segment reader", partial(divide_shards, shards, mergers)),
             [self._merging("segment_queue", merger, mergers)],
             results=QueueSpec("merged_queue", QUEUE_ITEMS, QUEUE_BYTES),
-            preload=("bpeflow.counting.merger",),
             temporary=(self.scratch.folder,),
         )
 

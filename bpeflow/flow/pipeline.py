@@ -74,7 +74,6 @@ class Pipeline:
         source: Produces the items.
         stages: The stages, in order.
         results: The queue between the last stage and the caller.
-        preload: Modules that the fork server, from which the workers are forked, imports once so that they need not.
         temporary: Folders that are removed if the main process is killed. In every other case the caller removes them.
 
     Raises:
@@ -84,7 +83,6 @@ class Pipeline:
     source: Source
     stages: Sequence[Stage]
     results: QueueSpec = _DEFAULT_RESULTS
-    preload: Sequence[str] = ()
     temporary: Sequence[str | os.PathLike[str]] = ()
 
     def __post_init__(self) -> None:
@@ -124,7 +122,7 @@ class Pipeline:
             return ThreadRun(self.steps, self.queues, self.meters).results()
         from .processes import ProcessRun  # multiprocessing, subprocess and more, which threads do not need
 
-        return ProcessRun(self.steps, self.queues, self.meters, self.preload, self.temporary).results()
+        return ProcessRun(self.steps, self.queues, self.meters, self.temporary).results()
 
     @property
     def reports(self) -> dict[str, StageReport]:

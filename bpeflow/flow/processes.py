@@ -35,7 +35,6 @@ of them at once.
 
 from __future__ import annotations
 
-import importlib
 import io
 import os
 import pickle
@@ -90,7 +89,6 @@ class Plan:
     jobs: list[bytes]  # of each step, the pickled source or stage, and the `route` of the queue that it writes to
     channels: list[Channel]  # the queue that each step writes to
     meters: Meters
-    preload: Sequence[str]
     temporary: Sequence[str | os.PathLike[str]]
     events: Descriptor  # the pipe to the main process
     alive: Descriptor  # a pipe that reaches its end when the main process has died
@@ -106,13 +104,11 @@ class ProcessRun:
         steps: Sequence[Source | Stage],
         queues: Sequence[QueueSpec],
         meters: Meters,
-        preload: Sequence[str],
         temporary: Sequence[str | os.PathLike[str]],
     ) -> None:
         self._names = [step.name for step in steps]
         self._queues = queues
         self._meters = meters
-        self._preload = preload
         self._temporary = temporary
         self._jobs: list[bytes] = []
         for step, queue in zip(steps, queues, strict=True):
@@ -156,7 +152,7 @@ class ProcessRun:
             alive, self._alive = pipe()
             workers = [len(meters) for meters in self._meters.steps]
             channels = list(map(Channel, self._queues, workers, workers[1:]))
-            plan = Plan(self._names, self._jobs, channels, self._meters, self._preload, self._temporary, events, alive)
+            plan = Plan(self._names, self._jobs, channels, self._meters, self._temporary, events, alive)
             self._failure = plan.failure
             # Kept, with the reading ends of all queues: a worker must not notice the death of another before this
             # process does, and report an error that is only a consequence.
@@ -257,9 +253,9 @@ def serve(file: int) -> NoReturn:
         with suppress(BrokenPipeError):  # the main process has died
             os.write(plan.events.fileno(), EVENT.pack(index, pid, status))
 
-    for module in plan.preload:
-        with suppress(Exception):  # a worker that needs it will report the error
-            importlib.import_module(module)
+    for job in plan.jobs:  # which imports what the workers need
+        with suppress(Exception):  # a worker will report the error
+            pickle.loads(job)  # noqa: S301 -- from our own parent
     made, inherited = made_here.copy(), open_here()
     made_here.clear()  # the workers do not close them
     running: dict[int, int] = {}
@@ -285,7 +281,7 @@ def serve(file: int) -> NoReturn:
     _after_main(plan.alive, kill_workers)
     while running:
         pid, status = os.wait()
-        if (index := running.pop(pid, -1)) >= 0:  # not a child of a preloaded module
+        if (index := running.pop(pid, -1)) >= 0:  # not a child of an imported module
             report(index, pid, os.waitstatus_to_exitcode(status))
     if select.select([plan.alive], [], [], 0)[0]:  # the main process has died, and so the workers have ended
         for folder in plan.temporary:
@@ -342,25 +338,24 @@ def _work(plan: Plan, index: int) -> NoReturn:
 
 
 def pack_failure(stage: str, worker: int, error: BaseException) -> bytes:
-    """Pickle the exception that a worker handles, and what to raise instead if it cannot be pickled or loaded."""
-    pickled = b""
-    with suppress(Exception):
-        pickled = pickle.dumps(error)
-    instead = FlowError(
-        f"stage {stage!r}, worker {worker}, raised {''.join(traceback.format_exception_only(error)).strip()} (this "
-        "exception cannot be pickled; its traceback is above)"
-    )
-    return pickle.dumps((pickled, instead, (stage, worker, traceback.format_exc())))
+    """Pickle the exception that a worker handles, or what to raise instead if it cannot be pickled or loaded."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301
+    except Exception:  # it cannot be pickled, or has an unusual `__init__`
+        raised = "".join(traceback.format_exception_only(error)).strip()
+        error = FlowError(
+            f"stage {stage!r}, worker {worker}, raised {raised} (this exception cannot be pickled; its traceback is "
+            "above)"
+        )
+    return pickle.dumps((error, (stage, worker, traceback.format_exc())))
 
 
 def unpack_failure(packed: bytes) -> BaseException | None:
     """Return a packed exception, whose cause is the worker's traceback; None if `packed` is only a part of it."""
     error: BaseException
     try:
-        pickled, error, origin = pickle.loads(packed)  # noqa: S301 -- from our own worker
+        error, origin = pickle.loads(packed)  # noqa: S301 -- from our own worker
     except (EOFError, pickle.UnpicklingError):
         return None
-    with suppress(Exception):  # it could not be pickled, or has an unusual `__init__`
-        error = pickle.loads(pickled)  # noqa: S301
     error.__cause__ = WorkerTracebackError(*origin)
     return error

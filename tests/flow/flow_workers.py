@@ -320,5 +320,4 @@ def simple_pipeline(source: Any, *functions: Any, workers: int = 2, max_items: i
         Stage(f"stage {number}", function, QueueSpec(f"queue {number}", max_items), workers)
         for number, function in enumerate(functions)
     ]
-    options.setdefault("preload", ("flow_workers",))
     return Pipeline(Source("source", source), stages, QueueSpec("results", max_items), **options)

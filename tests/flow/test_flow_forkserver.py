@@ -111,9 +111,7 @@ def test_a_server_killed_while_it_starts_fails_the_run(delay: float) -> None:
     assert not leftover_workers()
 
 
-def test_preloaded_modules_are_imported_by_the_server_and_a_bad_one_is_ignored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_stages_need_is_imported_once_by_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "heavy_module.py").write_text(
         "import os\npid = os.getpid()\n\ndef where(item): return pid, os.getppid()\n"
     )
@@ -121,8 +119,7 @@ def test_preloaded_modules_are_imported_by_the_server_and_a_bad_one_is_ignored(
     import heavy_module  # type: ignore[import-not-found]
 
     stage = partial(w.map_each, heavy_module.where)
-    preload = ["no_such_module", "heavy_module"]
-    [(imported_by, parent)] = w.simple_pipeline(partial(w.numbers, 1), stage, preload=preload).run()
+    [(imported_by, parent)] = w.simple_pipeline(partial(w.numbers, 1), stage).run()
     assert imported_by == parent
 
 
@@ -139,7 +136,7 @@ def test_a_limit_of_open_files_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.slow
 def test_a_stage_may_have_hundreds_of_workers() -> None:
     stage = Stage("stage", w.collect, QueueSpec("in", route=w.identity), workers=300)
-    run = Pipeline(Source("source", partial(w.numbers, 600)), [stage], preload=["flow_workers"]).run()
+    run = Pipeline(Source("source", partial(w.numbers, 600)), [stage]).run()
     assert sorted(sorted(items) for items in run) == [[number, number + 300] for number in range(300)]
 
 

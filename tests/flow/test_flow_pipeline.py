@@ -118,8 +118,8 @@ def test_snapshots_before_during_and_after_a_run(executor: Executor) -> None:
 
     run = pipeline.run(executor)
     next(run)
+    assert wait_until(lambda: set(pids(pipeline)) == {("source", 0), ("stage", 0), ("stage", 1)})
     snapshot = pipeline.snapshot()
-    assert set(pids(pipeline)) == {("source", 0), ("stage", 0), ("stage", 1)}
     assert {pid == os.getpid() for pid in pids(pipeline).values()} == {executor == "threads"}
     assert all(psutil.pid_exists(pid) for pid in pids(pipeline).values())
     assert [stage for stage, *_ in snapshot.running()].count("stage") == 2
