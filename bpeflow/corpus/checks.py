@@ -71,7 +71,7 @@ class FirstLook:
         """Look at the largest file of each source, except streams that can be read only once (see `watch`).
 
         Raises:
-            CorpusError: a file cannot be read, or is in another format (see `check_content`).
+            CorpusError: a file cannot be read, or is in another format (see `Blocks.check`).
         """
         files = [file for entry in entries for file in entry.files]
         empty = [file for file in files if file.size == 0]

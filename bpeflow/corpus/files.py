@@ -241,15 +241,24 @@ class Blocks(Iterator[bytes]):
         return next(self._blocks)
 
     def check(self, invalid_utf8: InvalidUtf8Policy) -> None:
-        """Check that a file that is to be read as text or JSON Lines is not something else, as `check_content` does.
+        """Check that a file that is to be read as text or JSON Lines is not something else.
 
-        A token file is recognised by its sidecar first: ids below 256 look like UTF-16.
+        A token file is recognised by its sidecar first: ids below 256 look like UTF-16. Unless `invalid_utf8` is
+        ``error``, only token ids are refused.
+
+        Raises:
+            CorpusError: it is UTF-16, UTF-32, Parquet, an archive or token ids, or compressed twice. The message has
+                the remedy.
         """
         if self._file.location == "file" and self._file.name.endswith(_DESCRIBED):
             with suppress(OSError), open(f"{self._file.name.removesuffix('.idx')}.json", "rb") as sidecar:  # noqa: PTH123
                 if _SIDECAR.match(sidecar.read(START_BYTES)):
                     raise CorpusError(f"{self._file.name} has token ids, not text: {_IDS_REMEDY}")
-        check_content(self.start, self._file.title, self.compression, invalid_utf8)
+        for magic, kind, remedy in (*_TOKEN_IDS, *_KINDS) if invalid_utf8 == "error" else _TOKEN_IDS:
+            if magic.match(self.start):
+                if self.compression:
+                    kind, remedy = f"{kind} inside {self.compression.name}", f"decompress it, then {remedy}"
+                raise CorpusError(f"{self._file.title} is {kind}: {remedy}")
 
     def _raw(self, start: bytes) -> Iterator[bytes]:
         if start:
@@ -298,26 +307,6 @@ def convert_errors(file: InputFile) -> Iterator[None]:
         if file.location != "url" or type(error).__module__.startswith("bpeflow."):
             raise
         raise CorpusError(f"cannot read {file.name}: {error or type(error).__name__}") from error
-
-
-def check_content(
-    start: bytes, name: str, compression: Compression | None = None, invalid_utf8: InvalidUtf8Policy = "error"
-) -> None:
-    """Check that a file that is to be read as text or JSON Lines is not something else.
-
-    Args:
-        start: the first `START_BYTES` bytes of the file, after decompression.
-        name: the name of the file for messages.
-        compression: the compression of the file.
-        invalid_utf8: how to handle what is not UTF-8. Unless it is ``error``, only token ids are refused.
-
-    Raises:
-        CorpusError: it is UTF-16, UTF-32, Parquet, an archive or token ids. The message has the remedy.
-    """
-    for magic, kind, remedy in (*_TOKEN_IDS, *_KINDS) if invalid_utf8 == "error" else _TOKEN_IDS:
-        if magic.match(start):
-            inside, first = (f" inside {compression.name}", "decompress it, then ") if compression else ("", "")
-            raise CorpusError(f"{name} is {kind}{inside}: {first}{remedy}")
 
 
 def records() -> Any:

@@ -54,7 +54,7 @@ class InputRules:
         format: the format of all inputs; ``auto`` goes by the ends of their names.
         source: number of the source.
         sampled: whether a sample is drawn from the source, in which case all of it is read as a stream.
-        invalid_utf8: how to handle input that is not UTF-8, and files of other formats (see `files.check_content`).
+        invalid_utf8: how to handle input that is not UTF-8, and files of other formats (see `Blocks.check`).
         in_order: whether inputs stay in the order in which they are named. A sample is always drawn from sorted inputs.
     """
 
@@ -94,7 +94,7 @@ def find_inputs(inputs: Sequence[str | Path], rules: InputRules) -> list[InputFi
 
     Raises:
         CorpusError: an input does not exist, is neither a file nor a folder, cannot be read, needs a library that is
-            not installed, or has a format that is recognised and cannot be read as it is (see `files.check_content`); a
+            not installed, or has a format that is recognised and cannot be read as it is (see `Blocks.check`); a
             glob or a folder has no files; or `exclude` leaves no file.
     """
     if not inputs:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -22,9 +22,8 @@ _log = logging.getLogger(__name__)
 #: Workers of a stall that are described one by one: a stage may have hundreds.
 _MAX_DESCRIBED = 8
 
-#: Least default for `Monitor.patience`, in seconds. Less would report every large item as a stall; more reports real
-#: stalls late. It is enough for a process that is stopped, which a slow one on a busy machine is not.
-_MIN_PATIENCE = 10.0
+#: Seconds without progress after which a process that is stopped is a stall. A slow one on a busy machine is not.
+_STOPPED_PATIENCE = 10.0
 
 #: Seconds: the unit in which the system counts CPU time, so a rate over a shorter time means nothing.
 _TICK = 0.01
@@ -62,18 +61,6 @@ class ProcessUse:
 
 
 @dataclass(frozen=True)
-class Stall:
-    """Workers that have made no progress for at least `seconds`, described one by one, or at most the first few."""
-
-    seconds: float
-    workers: Sequence[str]
-
-    def line(self) -> str:
-        """Return a description, such as `no progress for 73 s: counter 2 working (pid 4711, disk-sleep)`."""
-        return f"no progress for {self.seconds:.0f} s: {', '.join(self.workers)}"
-
-
-@dataclass(frozen=True)
 class MonitorSample:
     """One observation of a pipeline. Queues and stages are in pipeline order, by name."""
 
@@ -82,11 +69,10 @@ class MonitorSample:
     stages: Mapping[str, StageRate]
     processes: tuple[ProcessUse, ...]  # after the end of a run only the main process
     bounds: Mapping[str, QueueDepth]  # of the queues
-    stall: Stall | None = None
     bottleneck: str | None = None  # the stage that all others have waited for since the last sample
 
     def line(self) -> str:
-        """Return the sample as one line of text, with any stall at its end.
+        """Return the sample as one line of text.
 
         For example `chunk_queue: 684, counter_queue: 3, merged_queue: 0 | chunk reader: 190 items/s, counter: 12.1 MB/s
         | CPU 201 %, 1.3 GB`. A stage with `weigh` shows bytes, any other stage items.
@@ -96,8 +82,7 @@ class MonitorSample:
         cpu = sum(process.cpu_percent for process in self.processes)
         rss = sum(process.rss_bytes for process in self.processes)
         use = f" | CPU {cpu:.0f} %, {_with_prefix(rss)}B" if self.processes else ""
-        stall = f" | {self.stall.line()}" if self.stall else ""
-        return f"{queues} | {rates}{use}{stall}"
+        return f"{queues} | {rates}{use}"
 
 
 @dataclass(eq=False)
@@ -115,14 +100,12 @@ class Monitor:
         interval: Seconds between two samples.
         on_sample: Called with each sample, in the monitor's thread. Its errors are logged and do not affect the run.
         processes: If False, samples contain no processes, and psutil is not needed.
-        patience: Seconds without progress that count as a stall. By default the interval, but at least 10 s.
     """
 
     pipeline: Pipeline
     interval: float
     on_sample: Callable[[MonitorSample], object]
     processes: bool = field(default=True, kw_only=True)
-    patience: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         # Anything put in it ends the thread. The end of this object puts something, too, as Ctrl-C may come just before
@@ -163,7 +146,6 @@ class Monitor:
             stages={name: _stage_rate(name, last, now, seconds) for name in self.pipeline.names},
             processes=self._measure(now, seconds),
             bounds={queue.name: QueueDepth(queue.max_items, queue.max_bytes) for queue in self.pipeline.queues},
-            stall=find_stall(now, self.patience or max(self.interval, _MIN_PATIENCE)),
             bottleneck=find_bottleneck(last, now),
         )
 
@@ -224,13 +206,14 @@ def stall_watch(pipeline: Pipeline, patience: float = 60.0) -> Monitor:
     """
     stalled = False
 
-    def log(sample: MonitorSample) -> None:
+    def log(_: MonitorSample) -> None:
         nonlocal stalled
-        if stalled != bool(sample.stall):
+        stall = find_stall(pipeline.snapshot(), patience)
+        if stalled != bool(stall):
             stalled = not stalled
-            _log.warning("%s", sample.stall.line() if sample.stall else "progress again")
+            _log.warning("%s", stall or "progress again")
 
-    return Monitor(pipeline, patience / 12, log, processes=False, patience=patience)
+    return Monitor(pipeline, patience / 12, log, processes=False)
 
 
 def _rate(stage: StageRate) -> str:
@@ -248,10 +231,11 @@ def _with_prefix(number: float) -> str:
     return f"{number:.3g} T"
 
 
-def find_stall(snapshot: Snapshot, patience: float) -> Stall | None:
-    """Return the workers that have been at one item for `patience` seconds; if all have waited for so long, all.
+def find_stall(snapshot: Snapshot, patience: float) -> str:
+    """Describe the workers that have been at one item for `patience` seconds; if all have waited for so long, all.
 
-    They may be slow or stuck forever. The states of their processes give a clue: a stopped process is a certain one.
+    For example `no progress for 73 s: counter 2 working (pid 4711, disk-sleep)`; nothing if there are none. They may be
+    slow or stuck forever. The states of their processes give a clue: a stopped process is a certain one.
     """
 
     def unchanged_for(seconds: float) -> list[tuple[str, int, Meter]]:
@@ -263,14 +247,15 @@ def find_stall(snapshot: Snapshot, patience: float) -> Stall | None:
     if len(still) == len(running):
         stalled = stalled or still
     if not stalled:
-        suspects = unchanged_for(min(patience, _MIN_PATIENCE))
+        suspects = unchanged_for(min(patience, _STOPPED_PATIENCE))
         stalled = [worker for worker in suspects if _status(worker[-1].pid) == "stopped"]
     if not stalled:
-        return None
+        return ""
     described = [_describe(*worker) for worker in stalled[:_MAX_DESCRIBED]]
     if (more := len(stalled) - _MAX_DESCRIBED) > 0:
         described.append(f"and {more} more")
-    return Stall(min(snapshot.time - meter.since for *_, meter in stalled) / 1e9, described)
+    seconds = min(snapshot.time - meter.since for *_, meter in stalled) / 1e9
+    return f"no progress for {seconds:.0f} s: {', '.join(described)}"
 
 
 def _describe(stage: str, number: int, meter: Meter) -> str:

@@ -93,8 +93,6 @@ class TerminalObserver(Progress, ActivityObserver):
 
     def monitored(self, sample: MonitorSample) -> None:
         self.working(sample)
-        if sample.stall is not None:
-            self.console.print(sample.stall.line(), markup=False, highlight=False)
 
     def working(self, sample: MonitorSample) -> None:
         if self._samples and [*self._samples[-1].stages] != [*sample.stages]:  # another pipeline: that of the last sum

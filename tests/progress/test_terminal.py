@@ -32,7 +32,7 @@ def sample(
         ProcessUse("main", 0, 9, 1.0, 80_000_000),
     )
     bounds = dict.fromkeys(queues, QueueDepth(64, 256_000_000))
-    return MonitorSample(1.0, queues, stages, processes if measured else (), bounds, None, bottleneck)
+    return MonitorSample(1.0, queues, stages, processes if measured else (), bounds, bottleneck)
 
 
 def new_view(columns: int) -> TerminalObserver:
