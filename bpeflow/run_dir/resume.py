@@ -154,7 +154,8 @@ def how_to_continue(folder: Path) -> str:
         record = None
     if record is not None and {DOCUMENTS, STDIN} & {*_paths(record)}:
         return f"if the counts are complete, continue with: bpeflow merge --counts {quote(os.fspath(folder))}"
-    return f"to continue: bpeflow --resume --out_dir {quote(os.fspath(folder))}"
+    flags = f"--resume --out_dir {quote(os.fspath(folder))}"
+    return f"to continue: bpeflow {flags}"
 
 
 def why_nothing_finished(folder: Path) -> str:
