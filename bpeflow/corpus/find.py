@@ -180,8 +180,9 @@ def _input_file(name: str, location: Location, size: int | None, rules: InputRul
         file_format = _FORMATS.get(PurePath(without_compression_suffix(path)).suffix.lower(), "text")
     else:
         file_format = rules.format
+    file = InputFile(name, size, file_format, location, rules.source, guessed=guessed)
     if location != "file":
-        return InputFile(name, size, file_format, location, rules.source, guessed=guessed)
+        return file
     try:
         status = os.stat(name)  # noqa: PTH116
     except OSError as error:
@@ -190,15 +191,7 @@ def _input_file(name: str, location: Location, size: int | None, rules: InputRul
         raise CorpusError(
             f"the input {name} is not a regular file (a device, pipe or socket); save its content to a file first"
         )
-    file = InputFile(
-        name,
-        status.st_size,
-        file_format,
-        source=rules.source,
-        modified=status.st_mtime_ns,
-        inode=status.st_ino,
-        guessed=guessed,
-    )
+    file = replace(file, size=status.st_size, modified=status.st_mtime_ns, inode=status.st_ino)
     if file_format == "parquet":
         return file
     with open_blocks(file) as blocks:

@@ -41,7 +41,7 @@ from bpeflow._util.file_lock import open_locked
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.dataset.token_set import TokenSet
 from bpeflow.errors import AlreadyExistsError, FolderInUseError, ResumeError
-from bpeflow.flow.shared import Descriptor
+from bpeflow.flow.shared import Descriptor, write_all
 
 #: Seconds between two checkpoints. More: more work is lost. Fewer: more waiting for the disk.
 INTERVAL = 30.0
@@ -145,10 +145,8 @@ class Journal:
 
     def _append(self, values: Mapping[str, Any]) -> None:
         sync_folder(self._path.parent)  # names before the line that mentions them
-        text = json.dumps(checksummed(values)).encode() + b"\n"
         with name_errors(self._path):
-            while text:
-                text = text[os.write(self._file.fileno(), text) :]
+            write_all(self._file, json.dumps(checksummed(values)).encode() + b"\n")
             os.fsync(self._file.fileno())
 
 

@@ -35,7 +35,7 @@ from bpeflow.dataset.token_file import (
 )
 from bpeflow.dataset.token_set import TokenSet
 from bpeflow.errors import ResumeError
-from bpeflow.flow.shared import Descriptor
+from bpeflow.flow.shared import Descriptor, write_all
 
 #: Ids that are moved to another file at a time. More: more memory. Fewer: more calls.
 _AT_A_TIME = 1 << 20
@@ -94,8 +94,7 @@ class ArrayFile:
         """Write at a position in the file. Raises `OSError` if writing fails."""
         with name_errors(self.path):
             self._stream.seek(position)
-            while data:
-                data = data[self._stream.write(data) :]
+            write_all(self._stream, data)
 
     def read(self, first: int, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
         """Read numbers back, from the number `first` on. Raises `OSError` if reading fails."""
