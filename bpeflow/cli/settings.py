@@ -125,7 +125,11 @@ def corpus_of(
     known = {*model.model_fields, *(vars(options) if "tokenizer" in config else ())}  # it is no config of train alone
     if shared := [key for key in config if key in known & ignored]:
         set_up_logging(options.quiet)
-        log.info("%s: taken for settings of train, and ignored; as flags they take effect: %s", options.config, ", ".join(shared))
+        log.info(
+            "%s: taken for settings of train, and ignored; as flags they take effect: %s",
+            options.config,
+            ", ".join(shared),
+        )
     values = {key: config[key] for key in config if key in model.model_fields.keys() - ignored}
     values = override(values, settings_of(options))
     inputs: list[Any] = []

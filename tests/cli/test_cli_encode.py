@@ -356,14 +356,20 @@ def test_a_config_may_have_the_settings_of_encode_and_train(
         f"input: {corpus}\nindex: true\ndtype: uint32\nvocab_size: 300\nmonitor.interval: 2\noverwrite: true\n"
     )
     assert main([*flags, "--config", str(config)]) == 0
-    assert f"INFO: {config}: taken for settings of train, and ignored; as flags they take effect: overwrite\n" in capsys.readouterr().err
+    assert (
+        f"INFO: {config}: taken for settings of train, and ignored; as flags they take effect: overwrite\n"
+        in capsys.readouterr().err
+    )
     assert load_tokens(out).dtype == "uint32"
     assert out.with_name(f"{out.name}.idx").exists()
     assert main([*flags, "--config", str(config)]) == 2
     config.write_text(f"input: {corpus}\ntokenizer: {run}\npattern: gpt2\nspecial_tokens: [<s>]\nvocab_size: 300\n")
     capsys.readouterr()
     assert main([*flags, "--config", str(config), "--overwrite"]) == 0
-    assert "taken for settings of train, and ignored; as flags they take effect: pattern, special_tokens\n" in capsys.readouterr().err
+    assert (
+        "taken for settings of train, and ignored; as flags they take effect: pattern, special_tokens\n"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_config_may_name_the_tokenizer_and_what_to_write(
