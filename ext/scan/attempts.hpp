@@ -75,7 +75,7 @@ class Attempts {
     Bytes checkpoint_after(Bytes start, Bytes position) const {
         std::size_t spacing = FAR;
         while (spacing * 64 < static_cast<std::size_t>(position - start)) spacing *= 2;
-        const std::size_t next = (static_cast<std::size_t>(position - text_) / spacing + 1) * spacing;
+        const std::size_t next = (static_cast<std::size_t>(position - text_) | (spacing - 1)) + 1; // the next multiple
         return next < static_cast<std::size_t>(end_ - text_) ? text_ + next : end_;
     }
 

@@ -159,6 +159,9 @@ class Automaton {
     std::size_t start() const { return columns_; }
     std::uint32_t next(std::size_t state, std::size_t character_class) const { return next_[state + character_class]; }
     bool matches_at_end(std::size_t state) const { return next_[state + columns_ - 1] & 1; }
+    bool matches_alone(std::size_t character_class) const {
+        return !has_gaps_ || matches_at_end(next(start(), character_class) >> 1);
+    }
 
     // The transducer. A configuration is the index of its row.
     std::size_t end_column() const { return columns_ - 1; } // of the end of the text

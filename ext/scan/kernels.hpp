@@ -33,6 +33,7 @@ struct BeliefTables {
 
     std::uint8_t column[128];             // of an ASCII character
     std::uint8_t next[SIZE], flags[SIZE]; // [belief + column]
+    bool small;                           // all of these numbers are below SIZE / 2
 };
 
 // What is known of the transitions in a block: one bit per byte for each flag.
@@ -52,20 +53,14 @@ struct Followed {
 
     // Set the flags of an unknown transition.
     void set(std::size_t at, unsigned flags) {
-        const auto bit = [&](Flag flag) { return std::uint64_t{(flags & flag) != 0} << at; };
-        piece_here |= bit(PIECE_HERE);
-        piece_before_previous |= bit(PIECE_BEFORE_PREVIOUS);
-        attempt_here |= bit(ATTEMPT_HERE);
-        attempt_before_previous |= bit(ATTEMPT_BEFORE_PREVIOUS);
-        gap_ends |= bit(GAP_ENDS);
-    }
-
-    // Forget the transitions from `at` on.
-    void stop(std::size_t at) {
-        const std::uint64_t before = (std::uint64_t{1} << at) - 1;
-        for (std::uint64_t *mask :
-             {&piece_here, &piece_before_previous, &attempt_here, &attempt_before_previous, &gap_ends})
-            *mask &= before;
+        const auto set = [&](std::uint64_t &mask, Flag flag) {
+            mask = (mask & ~(std::uint64_t{1} << at)) | std::uint64_t{(flags & flag) != 0} << at;
+        };
+        set(piece_here, PIECE_HERE);
+        set(piece_before_previous, PIECE_BEFORE_PREVIOUS);
+        set(attempt_here, ATTEMPT_HERE);
+        set(attempt_before_previous, ATTEMPT_BEFORE_PREVIOUS);
+        set(gap_ends, GAP_ENDS);
     }
 };
 
@@ -96,6 +91,11 @@ struct Kernels {
     // one within HISTORY bytes before it), or too many unknown transitions. Return the number of blocks before that.
     // HISTORY bytes before the text are read. Null if the instruction set has no such kernel.
     std::size_t (*follow)(const BeliefTables &tables, const std::uint8_t *text, std::size_t blocks, Followed *followed);
+
+    // Write the rank of each chosen bit among the bits of `blocks` masks, the first bit having the rank `first`. Return their
+    // number. At most 32 bits of a mask are chosen. Up to 32 more ranks may be overwritten. Null if `follow` is.
+    std::size_t (*ranks)(const std::uint64_t *chosen, const std::uint64_t *masks, std::size_t blocks,
+                         std::uint16_t first, std::uint16_t *ranks);
 };
 
 std::size_t positions_scalar(const std::uint64_t *masks, std::size_t blocks, std::uint32_t first,

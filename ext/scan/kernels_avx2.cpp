@@ -86,7 +86,8 @@ std::size_t least(const std::int32_t *numbers, std::size_t count) {
 } // namespace
 
 const Kernels KERNELS_AVX2 = {
-    "avx2", classify_with<Block256>, Utf8Check<Vector256>::is_utf8, positions_scalar, find_scalar, least, nullptr};
+    "avx2", classify_with<Block256>, Utf8Check<Vector256>::is_utf8, positions_scalar, find_scalar, least, nullptr,
+    nullptr};
 
 } // namespace bpeflow
 #endif

@@ -5,6 +5,7 @@
 #if defined(__AVX512BW__)
 #include "kernel_templates.hpp"
 
+#include <cstring>
 #include <immintrin.h>
 
 namespace bpeflow {
@@ -47,7 +48,7 @@ struct Vector512 {
     friend Vector512 operator^(Vector512 a, Vector512 b) { return {_mm512_xor_si512(a.bytes, b.bytes)}; }
 };
 
-#define WITH_VBMI __attribute__((target("avx512vbmi,avx512vbmi2")))
+#define WITH_VBMI __attribute__((target("avx512vbmi,avx512vbmi2,bmi2,popcnt")))
 #define WITH_VBMI_INLINE WITH_VBMI __attribute__((always_inline))
 
 // Return whether this processor has VBMI and VBMI2. All since Ice Lake and Zen 4 have both.
@@ -56,17 +57,18 @@ bool has_vbmi() {
     return here;
 }
 
+struct Numbers {
+    std::uint8_t of[BLOCK];
+    constexpr Numbers() : of{} {
+        for (std::size_t i = 0; i < BLOCK; i++) of[i] = static_cast<std::uint8_t>(i);
+    }
+};
+constexpr Numbers NUMBERS;
+
 // Two vectors of sixteen positions for each block without a branch, as few blocks have more.
 WITH_VBMI std::size_t positions_with_vbmi(const std::uint64_t *masks, std::size_t blocks, std::uint32_t first,
                                           std::uint32_t *positions) {
-    struct Numbers {
-        std::uint8_t of[BLOCK];
-        constexpr Numbers() : of{} {
-            for (std::size_t i = 0; i < BLOCK; i++) of[i] = static_cast<std::uint8_t>(i);
-        }
-    };
-    static constexpr Numbers numbers;
-    const __m512i each = _mm512_loadu_si512(numbers.of);
+    const __m512i each = _mm512_loadu_si512(NUMBERS.of);
     std::uint32_t *next = positions;
     for (std::size_t i = 0; i < blocks; i++) {
         const auto count = static_cast<std::size_t>(__builtin_popcountll(masks[i]));
@@ -84,6 +86,21 @@ WITH_VBMI std::size_t positions_with_vbmi(const std::uint64_t *masks, std::size_
         next += count;
     }
     return static_cast<std::size_t>(next - positions);
+}
+
+WITH_VBMI std::size_t ranks_with_vbmi(const std::uint64_t *chosen, const std::uint64_t *masks, std::size_t blocks,
+                                      std::uint16_t first, std::uint16_t *ranks) {
+    const __m512i each = _mm512_loadu_si512(NUMBERS.of);
+    std::uint16_t *next = ranks;
+    for (std::size_t i = 0; i < blocks; i++) {
+        const std::uint64_t among = _pext_u64(chosen[i], masks[i]);
+        const __m256i found = _mm512_castsi512_si256(_mm512_maskz_compress_epi8(among, each));
+        const __m512i here = _mm512_set1_epi16(static_cast<short>(first));
+        _mm512_storeu_si512(next, _mm512_add_epi16(here, _mm512_cvtepu8_epi16(found)));
+        first = static_cast<std::uint16_t>(first + __builtin_popcountll(masks[i]));
+        next += __builtin_popcountll(among);
+    }
+    return static_cast<std::size_t>(next - ranks);
 }
 
 std::size_t positions(const std::uint64_t *masks, std::size_t blocks, std::uint32_t first, std::uint32_t *positions) {
@@ -160,38 +177,57 @@ std::size_t least(const std::int32_t *numbers, std::size_t count) {
             return i + static_cast<std::size_t>(__builtin_ctz(equal));
 }
 
+// A table of bytes for the index of a transition: the first half of it if no index is greater.
+template <bool SMALL> struct ByteTable {
+    __m512i quarters[4];
+
+    WITH_VBMI_INLINE explicit ByteTable(const std::uint8_t (&of)[256])
+        : quarters{_mm512_loadu_si512(of), _mm512_loadu_si512(of + 64), _mm512_loadu_si512(of + 128),
+                   _mm512_loadu_si512(of + 192)} {}
+
+    WITH_VBMI_INLINE __m512i operator[](__m512i index) const {
+        const __m512i low = _mm512_permutex2var_epi8(quarters[0], index, quarters[1]);
+        if (SMALL) return low;
+        return _mm512_mask_blend_epi8(_mm512_movepi8_mask(index), low,
+                                      _mm512_permutex2var_epi8(quarters[2], index, quarters[3]));
+    }
+};
+
+// For each byte, the one `BACK` before it. Each 16 bytes of `before` are the 16 before those of `bytes`.
+template <int BACK> __m512i back(__m512i bytes, __m512i before) {
+    return _mm512_alignr_epi8(bytes, before, 16 - BACK);
+}
+
+template <bool SMALL>
 WITH_VBMI std::size_t follow_with_vbmi(const BeliefTables &tables, const std::uint8_t *text, std::size_t blocks,
                                        Followed *followed) {
-    struct Table {
-        __m512i quarters[4];
-
-        WITH_VBMI_INLINE explicit Table(const std::uint8_t (&of)[256])
-            : quarters{_mm512_loadu_si512(of), _mm512_loadu_si512(of + 64), _mm512_loadu_si512(of + 128),
-                       _mm512_loadu_si512(of + 192)} {}
-
-        WITH_VBMI_INLINE __m512i operator[](__m512i index) const {
-            return _mm512_mask_blend_epi8(_mm512_movepi8_mask(index),
-                                          _mm512_permutex2var_epi8(quarters[0], index, quarters[1]),
-                                          _mm512_permutex2var_epi8(quarters[2], index, quarters[3]));
-        }
-    };
+    static_assert(BeliefTables::HISTORY == 4);
     const __m512i first_columns = _mm512_loadu_si512(tables.column), others = _mm512_loadu_si512(tables.column + 64);
-    const Table next(tables.next), flags(tables.flags);
-    for (std::size_t i = 0; i < blocks; i++, text += BLOCK) {
-        const __m512i first = _mm512_loadu_si512(text - BeliefTables::HISTORY);
-        __m512i high = first;
-        __m512i index = _mm512_permutex2var_epi8(first_columns, first, others); // in the row of all configurations
-        for (std::size_t back = BeliefTables::HISTORY; back-- > 0;) {
-            const __m512i read = _mm512_loadu_si512(text - back);
-            high = _mm512_or_si512(high, read);
-            index = _mm512_add_epi8(next[index], _mm512_permutex2var_epi8(first_columns, read, others));
-        }
+    const ByteTable<SMALL> next(tables.next), flags(tables.flags);
+    std::int32_t history;
+    std::memcpy(&history, text - BeliefTables::HISTORY, sizeof history);
+    __m512i read = _mm512_maskz_set1_epi32(1 << 15, history);
+    if (_mm512_movepi8_mask(read)) return 0;
+    __m512i columns = _mm512_permutex2var_epi8(first_columns, read, others);
+    for (std::size_t i = 0; i < blocks; i++) {
+        read = _mm512_loadu_si512(text + i * BLOCK);
+        const __m512i last_columns = columns;
+        columns = _mm512_permutex2var_epi8(first_columns, read, others);
+        const __m512i before = _mm512_alignr_epi64(columns, last_columns, 6);
+        const auto step = [&](__m512i index, __m512i column)
+                              WITH_VBMI_INLINE { return _mm512_add_epi8(next[index], column); };
+        // The belief after the first character is in the first row.
+        __m512i index = _mm512_permutexvar_epi8(back<4>(columns, before), next.quarters[0]);
+        index = _mm512_add_epi8(index, back<3>(columns, before));
+        index = step(index, back<2>(columns, before));
+        index = step(index, back<1>(columns, before));
+        index = step(index, columns);
         const __m512i of = flags[index];
         const auto with = [&](Followed::Flag flag) WITH_VBMI_INLINE {
             return std::uint64_t{_mm512_test_epi8_mask(of, _mm512_set1_epi8(static_cast<char>(flag)))};
         };
         const std::uint64_t unknown = with(Followed::UNKNOWN);
-        if (_mm512_movepi8_mask(high) || __builtin_popcountll(unknown) > Followed::MOST_UNKNOWN) return i;
+        if (_mm512_movepi8_mask(read) || __builtin_popcountll(unknown) > Followed::MOST_UNKNOWN) return i;
         followed[i] = {with(Followed::PIECE_HERE),
                        with(Followed::PIECE_BEFORE_PREVIOUS),
                        with(Followed::ATTEMPT_HERE),
@@ -205,13 +241,14 @@ WITH_VBMI std::size_t follow_with_vbmi(const BeliefTables &tables, const std::ui
 }
 
 std::size_t follow(const BeliefTables &tables, const std::uint8_t *text, std::size_t blocks, Followed *followed) {
-    return has_vbmi() ? follow_with_vbmi(tables, text, blocks, followed) : 0;
+    if (!has_vbmi()) return 0;
+    return (tables.small ? follow_with_vbmi<true> : follow_with_vbmi<false>)(tables, text, blocks, followed);
 }
 
 } // namespace
 
 const Kernels KERNELS_AVX512 = {
-    "avx512", classify_with<Block512>, Utf8Check<Vector512>::is_utf8, positions, find, least, follow};
+    "avx512", classify_with<Block512>, Utf8Check<Vector512>::is_utf8, positions, find, least, follow, ranks_with_vbmi};
 
 } // namespace bpeflow
 #endif

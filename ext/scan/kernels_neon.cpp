@@ -71,9 +71,14 @@ struct VectorNeon {
 
 } // namespace
 
-const Kernels KERNELS_NEON = {
-    "neon", classify_with<BlockNeon>, Utf8Check<VectorNeon>::is_utf8, positions_scalar, find_scalar, least_scalar,
-    nullptr};
+const Kernels KERNELS_NEON = {"neon",
+                              classify_with<BlockNeon>,
+                              Utf8Check<VectorNeon>::is_utf8,
+                              positions_scalar,
+                              find_scalar,
+                              least_scalar,
+                              nullptr,
+                              nullptr};
 
 } // namespace bpeflow
 #endif

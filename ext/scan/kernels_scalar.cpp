@@ -131,6 +131,7 @@ std::size_t least_scalar(const std::int32_t *numbers, std::size_t count) {
     return at;
 }
 
-const Kernels KERNELS_SCALAR = {"scalar", classify, is_utf8, positions_scalar, find_scalar, least_scalar, nullptr};
+const Kernels KERNELS_SCALAR = {"scalar",    classify,     is_utf8, positions_scalar,
+                                find_scalar, least_scalar, nullptr, nullptr};
 
 } // namespace bpeflow

@@ -70,9 +70,14 @@ struct Vector128 {
 
 } // namespace
 
-const Kernels KERNELS_SSSE3 = {
-    "ssse3", classify_with<Block128>, Utf8Check<Vector128>::is_utf8, positions_scalar, find_scalar, least_scalar,
-    nullptr};
+const Kernels KERNELS_SSSE3 = {"ssse3",
+                               classify_with<Block128>,
+                               Utf8Check<Vector128>::is_utf8,
+                               positions_scalar,
+                               find_scalar,
+                               least_scalar,
+                               nullptr,
+                               nullptr};
 
 } // namespace bpeflow
 #endif

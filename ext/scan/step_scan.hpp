@@ -5,6 +5,7 @@
 #include "automaton.hpp"
 #include "bpeflow.h"
 #include "failure.hpp"
+#include "followed_blocks.hpp"
 #include "hash.hpp"
 #include "kernels.hpp"
 #include "pretoken_batch.hpp"
@@ -80,14 +81,10 @@ class StepScan {
         bool in_gap;
     };
 
-    // Blocks whose beliefs are followed at a time.
-    static constexpr std::size_t BLOCKS = 16;
     // Bytes until the next try where tries fail. Blocks with characters beyond ASCII and unknown ones come in runs.
     static constexpr std::size_t MOST_SKIPPED = 16 * BLOCK;
-    // Bytes until the next try after a special transition.
-    static constexpr std::size_t STOPPED = 16;
     // Pieces that are passed on at a time, or a few more; and how many more.
-    static constexpr std::size_t some = 4096, beyond = (BLOCKS + 1) * BLOCK;
+    static constexpr std::size_t some = 4096, beyond = (FollowedBlocks::MOST + 1) * BLOCK;
     // The hot loop covers at most this many bytes before it makes sure that the next ones have offsets.
     static constexpr std::ptrdiff_t stretch = 1 << 16;
     static constexpr std::ptrdiff_t greatest_offset = std::numeric_limits<std::int32_t>::max();
@@ -100,6 +97,12 @@ class StepScan {
     }
 
     void scan(Bytes start, Bytes stop, Bytes end) {
+        // A character alone is a match or a gap: in sequences such as DeepSeek's, "a1b2" is cut into such pieces.
+        if (const Automaton::Class only = automaton_.class_at(start);
+            only.size == static_cast<std::size_t>(end - start)) {
+            automaton_.matches_alone(only.number) ? put(end) : put_gap(end);
+            return;
+        }
         attempts_.begin(start, end);
         Place place{start, false};
         if (automaton_.has_transducer() && start < stop)
@@ -121,6 +124,7 @@ class StepScan {
         const std::uint16_t *const first_of = automaton.first_of_pair(), *const second_of = automaton.second_of_pair();
         Bytes position = start, attempt = start, previous = start, base = base_;
         Bytes next_block = kernels_.follow && automaton.beliefs().made() ? start + BeliefTables::HISTORY : stop;
+        FollowedBlocks blocks(kernels_, automaton);
         std::size_t config = 0, skipped = BLOCK;
         std::uint32_t *put = put_;
         const auto offset_of = [&base](Bytes of) { return static_cast<std::uint32_t>(of - base); };
@@ -194,21 +198,23 @@ class StepScan {
                     base = base_;
                 }
                 if (position >= next_block) {
-                    const auto blocks = std::min(BLOCKS, static_cast<std::size_t>(last_word + 8 - position) / BLOCK);
-                    Followed followed[BLOCKS];
-                    const std::size_t known = kernels_.follow(automaton.beliefs().tables(), position, blocks, followed);
-                    const std::size_t read = read_unknown(position, config, followed, known);
-                    if (read == 0) {
-                        next_block = position + skipped;
-                        skipped = std::min(2 * skipped, MOST_SKIPPED);
-                    } else {
-                        put_ = put;
-                        put_blocks<GAPS>(position, previous, attempt, followed, (read + BLOCK - 1) / BLOCK);
-                        put = put_;
-                        position += read;
-                        skipped = BLOCK;
-                        next_block = read == blocks * BLOCK ? position : position + STOPPED;
-                        previous = position - 1;
+                    if (position >= blocks.end()) {
+                        const bool found = blocks.follow(position, last_word + 8);
+                        next_block = found ? position : position + skipped;
+                        skipped = found ? BLOCK : std::min(2 * skipped, MOST_SKIPPED);
+                    }
+                    if (position < blocks.end()) {
+                        const auto from = static_cast<std::size_t>(position - blocks.text());
+                        const std::size_t to = blocks.read_unknown(from, config);
+                        if (to > from) {
+                            put_before_previous(blocks.before_previous(from));
+                            put_ = put;
+                            put_blocks<GAPS>(blocks, from, to, attempt);
+                            put = put_;
+                            position = blocks.text() + to;
+                            previous = position - 1;
+                        }
+                        if (position < blocks.end()) again();
                         continue;
                     }
                 }
@@ -252,74 +258,25 @@ class StepScan {
         return {info & Automaton::FRESH ? position : std::max(attempt, last()), (info & Automaton::IN_GAP) != 0};
     }
 
-    static std::size_t number_of_bits(std::uint64_t mask) { // without an instruction that some processors lack
-        mask -= mask >> 1 & 0x5555555555555555u;
-        mask = (mask & 0x3333333333333333u) + (mask >> 2 & 0x3333333333333333u);
-        return ((mask + (mask >> 4)) & 0x0F0F0F0F0F0F0F0Fu) * 0x0101010101010101u >> 56;
-    }
-
-    // Read the unknown transitions in blocks that beliefs have been followed through, the first of which begins at
-    // `position`, in a given configuration. Return the number of bytes before the first special one, or that of all, and
-    // set the configuration after them.
-    std::size_t read_unknown(Bytes position, std::size_t &config, Followed *followed, std::size_t blocks) const {
-        const std::uint8_t *const flags_of = automaton_.flags();
-        const std::uint16_t *const moves = automaton_.moves();
-        std::size_t at = 0; // the configuration before it is `config`
-        for (std::size_t i = 0; i < blocks; i++) {
-            std::uint64_t places = followed[i].unknown;
-            if (i + 1 == blocks) places |= std::uint64_t{1} << 63;
-            for (; places; places &= places - 1) {
-                const std::size_t to = i * BLOCK + static_cast<std::size_t>(__builtin_ctzll(places));
-                std::size_t from = to;
-                std::uint8_t known = Beliefs::NONE;
-                for (;; from--) {
-                    known = automaton_.beliefs().config(followed[from / BLOCK].entries[from % BLOCK]);
-                    if (known != Beliefs::NONE || from <= at) break;
-                }
-                if (known != Beliefs::NONE) config = known * automaton_.row();
-                for (at = from;; at++) {
-                    const std::size_t transition = config + automaton_.ascii_class(position[at]);
-                    const unsigned flags = flags_of[transition];
-                    if (flags & Automaton::SPECIAL) {
-                        followed[at / BLOCK].stop(at % BLOCK);
-                        return at;
-                    }
-                    config = moves[transition];
-                    if (at == to) {
-                        followed[i].set(at % BLOCK, flags);
-                        break;
-                    }
-                    if (followed[at / BLOCK].unknown >> at % BLOCK & 1) followed[at / BLOCK].set(at % BLOCK, flags);
-                }
-                at++;
-            }
-        }
-        return blocks * BLOCK;
-    }
-
-    // Put the boundaries in blocks that beliefs have been followed through. The first block begins at `position`.
+    // Put the boundaries that the transitions from number `from` to `to` of some blocks reveal.
     template <bool GAPS>
-    void put_blocks(Bytes position, Bytes previous, Bytes &attempt, const Followed *followed, std::size_t blocks) {
-        if (GAPS && followed[0].gap_ends & 1) note_gap(put_);
-        *put_ = static_cast<std::uint32_t>(previous - base_);
-        put_ += followed[0].piece_before_previous & 1;
-        if (GAPS && followed[0].attempt_before_previous & 1) attempt = previous;
-        std::uint64_t starts[BLOCKS];
-        std::uint32_t *put = put_;
-        for (std::size_t i = 0; i < blocks; i++) {
-            const Followed &here = followed[i];
-            const auto shifted = [&](std::uint64_t Followed::*of) {
-                return here.*of >> 1 | (i + 1 < blocks ? followed[i + 1].*of << 63 : 0);
-            };
-            starts[i] = here.piece_here | shifted(&Followed::piece_before_previous);
-            if (!GAPS) continue;
-            for (std::uint64_t gaps = shifted(&Followed::gap_ends); gaps; gaps &= gaps - 1)
-                note_gap(put + number_of_bits(starts[i] & ((gaps & -gaps) - 1)));
-            put += number_of_bits(starts[i]);
-            if (const std::uint64_t attempts = here.attempt_here | shifted(&Followed::attempt_before_previous))
-                attempt = position + i * BLOCK + 63 - __builtin_clzll(attempts);
+    void put_blocks(const FollowedBlocks &blocks, std::size_t from, std::size_t to, Bytes &attempt) {
+        const std::size_t first = from / BLOCK, count = (to - 1) / BLOCK + 1 - first;
+        std::uint64_t pieces[FollowedBlocks::MOST], gaps[FollowedBlocks::MOST], attempts = 0;
+        Bytes attempts_text = blocks.text();
+        for (std::size_t i = 0; i < count; i++) {
+            const FollowedBlocks::Starts here = blocks.starts(first + i, from, to);
+            pieces[i] = here.pieces;
+            gaps[i] = here.gaps;
+            if (!GAPS || here.attempts == 0) continue;
+            attempts = here.attempts;
+            attempts_text = blocks.text() + (first + i) * BLOCK;
         }
-        put_ += kernels_.positions(starts, blocks, static_cast<std::uint32_t>(position - base_), put_);
+        if (attempts) attempt = attempts_text + 63 - __builtin_clzll(attempts);
+        const auto number = static_cast<std::uint16_t>(put_ - offsets_);
+        if (GAPS && counts_gaps_) gaps_ += kernels_.ranks(gaps, pieces, count, number, gap_ends_ + gaps_);
+        const Bytes text = blocks.text() + first * BLOCK;
+        put_ += kernels_.positions(pieces, count, static_cast<std::uint32_t>(text - base_), put_);
     }
 
     // Match at a place where the transducer has lost track. If that read far beyond the match, continue with the automaton,
@@ -380,9 +337,13 @@ class StepScan {
     void pass_on() {
         const auto pieces = static_cast<std::size_t>(put_ - offsets_) - 1;
         if (pieces == 0) return;
-        bool ascending = base_ + offsets_[1] > first_; // not with any tables
-        for (std::size_t i = 1; i < pieces; i++) ascending &= offsets_[i] < offsets_[i + 1];
-        if (!ascending) throw Failure{BPEFLOW_BAD_ARGUMENT};
+        // Unless the tables are wrong, offsets ascend: all are below 2^31, and the difference of two is not.
+        std::uint32_t either = offsets_[1], both = base_ + offsets_[1] > first_ ? ~std::uint32_t{0} : 0;
+        for (std::size_t i = 1; i < pieces; i++) {
+            either |= offsets_[i + 1];
+            both &= offsets_[i] - offsets_[i + 1];
+        }
+        if ((either | ~both) >> 31) throw Failure{BPEFLOW_BAD_ARGUMENT};
         const Bytes end = last();
         if (next_)
             pass_to_next(pieces);
@@ -411,8 +372,7 @@ class StepScan {
         if (gaps_ > 0 && sink_.policy == BPEFLOW_UNMATCHED_ERROR) throw Failure{BPEFLOW_UNMATCHED};
         const bool drops_first = drops && gaps_ > 0 && gap_ends_[0] == 1;
         if (base_ != first_ && !drops_first) throw Failure{BPEFLOW_TOO_LARGE};
-        for (std::size_t i = 0; i < gaps_; i++)
-            sink_.unmatched.add(start_of(gap_ends_[i] - 1u), start_of(gap_ends_[i]));
+        count_gaps();
         if (!drops || gaps_ == 0) {
             sink_.emit(sink_.context, {base_, offsets_, offsets_ + 1, pieces});
             return;
@@ -427,6 +387,13 @@ class StepScan {
             kept += !is_gap;
         }
         sink_.emit(sink_.context, {base_, offsets_, ends, kept});
+    }
+
+    void count_gaps() {
+        if (gaps_ == 0) return;
+        sink_.unmatched.add(start_of(gap_ends_[0] - 1u), start_of(gap_ends_[0]));
+        for (std::size_t i = 1; i < gaps_; i++)
+            sink_.unmatched.bytes += offsets_[gap_ends_[i]] - offsets_[gap_ends_[i] - 1u];
     }
 
     const Kernels &kernels_;

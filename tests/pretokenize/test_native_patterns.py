@@ -98,7 +98,7 @@ def test_more_pieces_than_a_batch_are_cut_as_by_regex(name: str) -> None:
     chance = randomness()
     for unmatched in POLICIES:
         splitter = pretokenizer(name, unmatched)
-        for unit in ("a ", "a1 ", ". ", "  \n", "'s", "12", "é中 ", "".join(chance.choices(HOT, k=3))):
+        for unit in ("a ", "a1", "a1 ", ". ", "  \n", "'s", "12", "é中 ", "".join(chance.choices(HOT, k=3))):
             for extra in (0, 1, 3):
                 assert_same(splitter, "z" * extra + unit * chance.choice((2048, 2049, 4096, 4097, 9000)))
 
@@ -139,6 +139,15 @@ def test_matching_again_at_the_borders_of_words_and_batches(name: str, monkeypat
             for more in range(9):
                 assert_same(splitter, "x\n" * (4090 // 2) + "." * more + text * 3)
             return
+
+
+def test_matching_again_within_blocks(name: str) -> None:
+    """Blocks are read on from where a match was sought again, which indented lines need with most patterns."""
+    chance = randomness()
+    starts = ("\n", "\n  ", "\n\t\t\t", "\n        ", " \n \n   ", "...\n\n/", " ---", "12 345", "ABC", " a.b")
+    for unmatched in POLICIES:
+        text = "".join(chance.choice(starts) + "x" * chance.choice((0, 1, 2, 5, 9, 30, 70)) for _ in range(400))
+        assert_same(pretokenizer(name, unmatched), text)
 
 
 @pytest.mark.slow
