@@ -50,7 +50,7 @@ import traceback
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from mmap import mmap
 from multiprocessing import spawn
 from types import FunctionType
@@ -237,6 +237,10 @@ class _JobPickler(pickle.Pickler):
 # ---- in the fork server and in the workers ----
 
 
+#: Loads a job, from our own parent: once, in the server, for all workers that it forks.
+_load = cache(pickle.loads)
+
+
 def server_command(file: int) -> list[str]:
     """Return the command that runs `serve` in an interpreter with this one's options, path and arguments."""
     command = spawn.get_command_line()
@@ -255,7 +259,7 @@ def serve(file: int) -> NoReturn:
 
     for job in plan.jobs:  # which imports what the workers need
         with suppress(Exception):  # a worker will report the error
-            pickle.loads(job)  # noqa: S301 -- from our own parent
+            _load(job)
     made, inherited = made_here.copy(), open_here()
     made_here.clear()  # the workers do not close them
     running: dict[int, int] = {}
@@ -313,7 +317,7 @@ def _work(plan: Plan, index: int) -> NoReturn:
     status = 1
     try:
         _after_main(plan.alive, partial(os._exit, 1))
-        stage, route = pickle.loads(plan.jobs[step])  # noqa: S301 -- from our own parent
+        stage, route = _load(plan.jobs[step])
         take = partial(plan.channels[step - 1].get, number, meter)  # which a source does not call
         for packed, consumer in outputs(stage, route, meter, take):
             plan.channels[step].put(packed, consumer, meter)
