@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
+from bpeflow._util.delimiters import end_of_document
 from soaking import from_tests
 
 Kind = Literal["text", "jsonl", "parquet"]
@@ -200,7 +201,7 @@ def _line(choose: Random, text: str, field_path: str, broken: bool) -> bytes:
 
 
 def _text(choose: Random, documents: Sequence[str], settings: dict[str, Any], broken: bool) -> bytes:
-    separator = settings["separator"] or next(iter(settings["special_tokens"]), "")
+    separator = settings["separator"] or end_of_document(settings["special_tokens"]) or ""
     data = [text.encode() for text in documents]
     for number in range(len(data)):
         if broken and choose.random() < 0.1:

@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 from bpeflow import Tokenizer
+from bpeflow._util.delimiters import end_of_document
 from bpeflow.dataset.encode import encode_file
 from soaking import troubles
 from soaking.corpora import Corpus, Part
@@ -172,7 +173,7 @@ class Encoding:
 
     def _decoded_text(self) -> bytes | None:
         """Return the expected result of decoding; None if that is not simply the text of the documents."""
-        separator = self._settings["separator"] or next(iter(self._settings["special_tokens"]), "")
+        separator = self._settings["separator"] or end_of_document(self._settings["special_tokens"]) or ""
         if (separator and separator not in self._settings["special_tokens"]) or self._settings["pattern"] not in NAMED:
             return None
         end = b"" if self._settings["separator"] else separator.encode()  # then there are no end tokens
