@@ -5,13 +5,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import astuple, replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from shutil import copyfileobj
-from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -21,7 +18,7 @@ from numpy.typing import NDArray
 from bpeflow._util.text import as_path, short_names
 from bpeflow.config import CorpusSettings, CountSettings, SourceSettings, make_settings
 from bpeflow.config.settings import UNNAMED_SOURCE
-from bpeflow.corpus.files import STDIN, standard_input
+from bpeflow.corpus.files import STDIN
 from bpeflow.corpus.open_chunk import open_chunk
 from bpeflow.corpus.reader import CorpusReader
 from bpeflow.corpus.sources import DOCUMENTS, each_document_once, split_off_documents
@@ -69,11 +66,11 @@ def evaluate(
     Args:
         tokenizers: a tokenizer, several, or tokenizers by name. A tokenizer may be a path, as for `Tokenizer.load`; it
             is named by the last part of the path, or by more parts if two paths end alike.
-        inputs: the corpora. Each is a file, folder, glob, ``@list`` of these, ``-`` for standard input or a URL, and is
-            named like tokenizers. Or it is a mapping as in the setting `sources`: `paths`, and optionally `name`,
-            `exclude`, `max_bytes` (for a random sample), `seed`, `format` and `text_field`. Or `inputs`
-            is an iterable of documents, which make up one corpus; they are kept in memory, because they are read
-            several times. If the documents are a list of `str`, pass `iter(documents)`.
+        inputs: the corpora. Each is a file, folder, glob, ``@list`` of these or a URL, and is named like tokenizers. Or
+            it is a mapping as in the setting `sources`: `paths`, and optionally `name`, `exclude`, `max_bytes` (for a
+            random sample), `seed`, `format` and `text_field`. Or `inputs` is an iterable of documents, which make up
+            one corpus; they are kept in memory, because they are read several times. If the documents are a list of
+            `str`, pass `iter(documents)`.
         baseline: the tokenizer to compare with: the name or path of one of them, or the path of another one. By default
             the first of several.
         progress: show progress on standard error, or in the notebook.
@@ -101,10 +98,10 @@ def evaluate(
     values, documents = split_off_documents({"input": inputs, **options})
     if documents is not None:
         documents = list(documents)
-    with ExitStack() as copies, observer_for(progress, observer) as watching:
-        sources = _sources(values) if documents is None else (SourceSettings(name=UNNAMED_SOURCE, paths=(DOCUMENTS,)),)
-        rest = {key: value for key, value in values.items() if key not in ("input", "sources")}
-        corpora = [_counters(_rereadable(source, copies), rest, documents, loaded) for source in sources]
+    sources = _sources(values) if documents is None else (SourceSettings(name=UNNAMED_SOURCE, paths=(DOCUMENTS,)),)
+    rest = {key: value for key, value in values.items() if key not in ("input", "sources")}
+    with observer_for(progress, observer) as watching:
+        corpora = [_counters(source, rest, documents, loaded) for source in sources]
         measured = [_measure(loaded, counters, watching or Observer()) for counters in corpora]
     if not any(measure.text.bytes for measures in measured for measure in measures.values()):
         raise CorpusError(f"nothing to evaluate: no text in {', '.join(source.name for source in sources)}")
@@ -181,17 +178,10 @@ def _sources(values: Mapping[str, Any]) -> tuple[SourceSettings, ...]:
             sources.append({"name": name, "paths": str(entry)})
         else:
             log.warning("%s is named more than once, and read once", entry)
-    return each_document_once(make_settings(CorpusSettings, {**values, "input": sources})).sources
-
-
-def _rereadable(source: SourceSettings, copies: ExitStack) -> SourceSettings:
-    """Return a source that can be read several times: a temporary copy of standard input."""
-    if source.paths != (STDIN,):
-        return source
-    path = Path(copies.enter_context(TemporaryDirectory(prefix="bpeflow-")), "stdin")
-    with path.open("wb") as target:
-        copyfileobj(standard_input(), target)
-    return source.model_copy(update={"paths": (str(path),)})
+    settings = each_document_once(make_settings(CorpusSettings, {**values, "input": sources}))
+    if any(STDIN in source.paths for source in settings.sources):
+        raise ConfigError("standard input can be read only once: save it to a file, and give that as input")
+    return settings.sources
 
 
 # ---- measuring ----

@@ -124,10 +124,7 @@ def count_pretokens(
     Raises:
         CorpusError: input is missing or unreadable, or has no text.
     """
-    sources = [entry for entry in inputs if not isinstance(entry, str)]
-    corpus = {"sources": [*sources, *({"paths": path} for path in inputs if isinstance(path, str))]} if sources else {}
-    values = {**options, **(corpus or {"input": list(inputs)})}
-    settings = each_document_once(count_settings(tokenizer, values))
+    settings = each_document_once(count_settings(tokenizer, {**options, "input": list(inputs)}))
     return CorpusCounter(settings, learns=False).count(observer or Observer()).counts
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -139,19 +138,10 @@ def test_an_iterable_of_documents_is_a_corpus(kind: Any) -> None:
     assert progress.reports[-1][1] is None
 
 
-@pytest.mark.parametrize("other", [make_tokenizer(), UNCUT])
-@pytest.mark.parametrize("input_format", ["text", "jsonl"])
-def test_standard_input_is_read_for_all_tokenizers(
-    other: Tokenizer, input_format: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Tokenizers with different patterns read text in different chunks."""
-    content = EOT.join([*DOCUMENTS, ""]).encode()
-    if input_format == "jsonl":
-        content = "".join(json.dumps({"a": {"b": document}}) + "\n" for document in DOCUMENTS).encode()
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
-    tokenizers = {"first": make_tokenizer(), "other": other}
-    report = evaluate(tokenizers, "-", input_format=input_format, text_field="a.b")
-    assert [metrics(row) for row in report] == [oracle(tokenizer, DOCUMENTS) for tokenizer in tokenizers.values()]
+@pytest.mark.parametrize("inputs", ["-", [{"paths": ["-", "file"]}]])
+def test_standard_input_is_refused(inputs: Any) -> None:
+    with pytest.raises(ConfigError, match="standard input can be read only once: save it to a file"):
+        evaluate(make_tokenizer(), inputs)
 
 
 def test_weights_are_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
