@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: The number that `bpeflow_abi` of a library must return: BPEFLOW_ABI in the header.
-ABI = 22
+ABI = 23
 
 #: Environment variable with a folder to search before the package's own. Sanitizer builds are tested this way.
 LIBRARY_PATH_VARIABLE = "BPEFLOW_LIBRARY_PATH"
@@ -108,17 +108,16 @@ class Delimiters(Structure):
 
 
 class Documents(Structure):
-    _fields_ = (("bytes", c_uint64), ("documents", c_uint64), ("open", c_uint32))
-
-
-class UnmatchedText(Structure):
     _fields_ = (
         ("bytes", c_uint64),
+        ("documents", c_uint64),
+        ("searched", c_uint64),
         ("unmatched", c_uint64),
-        ("example", c_void_p),
-        ("size", c_uint32),
-        ("start", c_uint32),
-        ("end", c_uint32),
+        ("unmatched_start", c_uint64),
+        ("unmatched_end", c_uint64),
+        ("piece_start", c_uint64),
+        ("piece_end", c_uint64),
+        ("open", c_uint32),
     )
 
 
@@ -129,7 +128,6 @@ class Shard(Structure):
         ("tokens", c_uint64),
         ("size", c_uint64),
         ("offset", c_uint64),
-        ("file_size", c_uint64),
     )
 
 
@@ -244,22 +242,21 @@ _COUNT = _PATTERN | {
     "bpeflow_units_free": _freeing(),
     "bpeflow_table_new": _checked(c_char_p, c_void_p, c_int64, _HANDLES),
     "bpeflow_table_count": _unchecked(c_void_p, c_void_p, POINTER(Delimiters), c_void_p, c_uint64, POINTER(Documents)),
-    "bpeflow_table_unmatched": _checked(c_void_p, POINTER(UnmatchedText)),
+    "bpeflow_table_add": _checked(c_void_p, c_void_p, c_void_p, c_void_p, c_uint64, c_int64, c_uint64),
     "bpeflow_table_size": _checked(c_void_p, _NUMBER, _NUMBER),
     "bpeflow_table_memory": _checked(c_void_p, c_uint64, _NUMBER),
     "bpeflow_table_write": _checked(c_void_p, c_uint32, c_void_p, c_char_p, _NUMBER, _NUMBER),
     "bpeflow_table_free": _freeing(),
     "bpeflow_sum_new": _checked(_HANDLES, c_uint64, c_uint32, _HANDLES),
     "bpeflow_sum_add_up": _checked(c_void_p, c_uint32),
-    "bpeflow_sum_sort": _checked(c_void_p, c_uint32, _NUMBER, _NUMBER),
-    "bpeflow_sum_write": _checked(c_void_p, c_uint32, c_int64, c_void_p, c_void_p, c_void_p),
+    "bpeflow_sum_sort": _checked(c_void_p, c_uint32),
+    "bpeflow_sum_size": _checked(c_void_p, _NUMBER, _NUMBER),
+    "bpeflow_sum_write": _checked(c_void_p, c_uint32, c_void_p, c_void_p, c_void_p),
     "bpeflow_sum_free": _freeing(),
     "bpeflow_kway_new": _checked(POINTER(Shard), c_uint64, c_uint64, _HANDLES),
     "bpeflow_kway_write": _checked(c_void_p, c_void_p, c_char_p, _NUMBER, _NUMBER),
     "bpeflow_kway_place": _checked(c_void_p, c_uint64, c_void_p, c_void_p, c_void_p, _NUMBER),
     "bpeflow_kway_free": _freeing(),
-    "bpeflow_canonical_order": _checked(c_void_p, c_void_p, c_void_p, c_void_p, c_uint64, c_void_p),
-    "bpeflow_hashes": _checked(c_void_p, c_void_p, c_uint64, c_void_p),
 }
 
 _LEARN = {

@@ -40,9 +40,9 @@ MIN_CHUNK = 1 << 16
 #: 160 bytes of table for each while the table grows.
 _TABLE_TO_TEXT = 32
 
-#: Bytes read of a file at a time: as few as memory allows, if there are many files. Smaller reads are slow on disks,
-#: larger ones gain nothing.
-_MIN_BUFFER, _MAX_BUFFER = 1 << 10, 1 << 16
+#: Bytes read of a file at a time: as few as memory allows, if there are many files. Smaller reads are slow on disks and
+#: shared storage, as each opens the file, larger ones gain nothing.
+_MIN_BUFFER, _MAX_BUFFER = 1 << 10, 1 << 18
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from math import prod
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast, get_args
 
@@ -96,26 +95,6 @@ def read_npz(file: IO[bytes]) -> NpzContent:
         return data, offsets, counts, pattern, cast(UnmatchedPolicy, unmatched), normalizer, cut
 
 
-def check_canonical(data: NDArray[np.uint8], offsets: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
-    """Raise `FormatError` unless the arrays of a file have distinct pre-tokens in canonical order."""
-    from bpeflow.counting.thinning import canonical_order, pretoken_hashes  # for files and thinned counts only
-
-    def tokens(indices: NDArray[np.int64]) -> list[bytes]:
-        """Return the pre-tokens of a few indices."""
-        return [data[offsets[index] : offsets[index + 1]].tobytes() for index in indices.tolist()]
-
-    hashes = pretoken_hashes(data, offsets)
-    ascending = np.sort(hashes)  # a tenth of the time that np.unique takes for its hash table
-    repeated = ascending[1:][ascending[1:] == ascending[:-1]]
-    alike = tokens(np.flatnonzero(np.isin(hashes, repeated)))  # ` .....` and `.......` may have the same hash
-    if len({*alike}) < len(alike):
-        raise FormatError("a pre-token occurs twice")
-    order = canonical_order(data, offsets[:-1], offsets[1:], counts)
-    for place in np.flatnonzero(order != np.arange(len(order)))[:1].tolist():
-        first, second = tokens(np.array([place, order[place]]))
-        raise FormatError(f"pre-tokens of equal count are out of order: {first!r} before {second!r}")
-
-
 @contextmanager
 def explain_npz_errors(path: Path) -> Iterator[None]:
     """Turn the errors of a file that `write_npz` did not write into `FormatError`, with the path."""
@@ -126,7 +105,8 @@ def explain_npz_errors(path: Path) -> Iterator[None]:
     except FormatError as error:
         raise FormatError(f"{path}: {error}") from None
     except (
-        ConfigError, ValueError, KeyError, AttributeError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile,
+        ConfigError, ValueError, KeyError, AttributeError, TypeError, EOFError, RuntimeError, MemoryError,
+        zipfile.BadZipFile,
     ) as error:  # fmt: skip
         raise FormatError(
             f"{path}: not a file of pre-token counts, or a damaged one; TSV counts are read from files that end in .tsv"
@@ -134,19 +114,10 @@ def explain_npz_errors(path: Path) -> Iterator[None]:
 
 
 def _check_sizes(file: IO[bytes]) -> None:
-    """Refuse arrays that would take more memory than the file has bytes: compressed ones, and false headers."""
-    with zipfile.ZipFile(file) as archive:
-        for member in archive.infolist():
-            if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
-                raise FormatError(f"{member.filename} is compressed, which counts are not; write them again")
-            with archive.open(member) as stream:
-                np.lib.format.read_magic(stream)
-                shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
-            if prod(shape) * dtype.itemsize > member.file_size:
-                raise FormatError(
-                    f"damaged: {member.filename} claims to have {prod(shape):,} entries of {dtype.itemsize} bytes, but "
-                    f"has {member.file_size:,} bytes"
-                )
+    """Refuse compressed arrays, which may take far more memory than the file has bytes."""
+    for member in zipfile.ZipFile(file).infolist():
+        if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
+            raise FormatError(f"{member.filename} is compressed, which counts are not; write them again")
 
 
 def _native_order(array: NDArray[Any]) -> NDArray[Any]:
@@ -156,25 +127,32 @@ def _native_order(array: NDArray[Any]) -> NDArray[Any]:
 
 # ---- text ----
 
-_ESCAPES = {b"\\": b"\\\\", b"\t": b"\\t", b"\n": b"\\n", b"\r": b"\\r"}
+_ESCAPES = {b"\\": b"\\\\", b"\t": b"\\t", b"\n": b"\\n", b"\r": b"\\r"}  # the backslash comes first
 _UNESCAPES = {escaped: plain for plain, escaped in _ESCAPES.items()}
-_NEEDS_ESCAPE = re.compile(rb"[\\\t\n\r]")
 _ESCAPE = re.compile(rb"\\(?:x[0-9a-f]{2}|.?)", re.DOTALL)
+
+#: Pre-tokens that are written at a time, to bound the memory of temporary arrays.
+_STEP = 1 << 17
 
 #: The most digits of a count, zeros before it included: far fewer than `int` accepts.
 _MOST_DIGITS = 99
 
 
-def write_tsv(path: Path, items: Iterable[tuple[bytes, int]]) -> None:
-    """Write pre-tokens and their counts."""
+def write_tsv(path: Path, data: NDArray[np.uint8], offsets: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
+    """Write pre-tokens and their counts, given as the arrays of `PretokenCounts`."""
     with atomic_path(path) as temporary, temporary.open("wb") as file:
-        file.writelines(b"%s\t%d\n" % (_escape(token), count) for token, count in items)
-
-
-def _escape(token: bytes) -> bytes:
-    escaped = _NEEDS_ESCAPE.sub(lambda match: _ESCAPES[match[0]], token)
-    # Invalid UTF-8 becomes \xNN.
-    return escaped if escaped.isascii() else escaped.decode("utf-8", errors="backslashreplace").encode()
+        for start in range(0, len(counts), _STEP):
+            bounds = offsets[start : start + _STEP + 1]
+            part, ends = data[bounds[0] : bounds[-1]], bounds[1:] - bounds[0]
+            # An escape is one byte longer.
+            ends += np.cumsum(np.isin(part, np.frombuffer(b"".join(_ESCAPES), np.uint8)))[ends - 1]
+            text = part.tobytes()
+            for plain, escaped in _ESCAPES.items():
+                text = text.replace(plain, escaped)
+            lines = np.insert(np.frombuffer(text, np.uint8), ends, ord("\n")).tobytes()
+            # Invalid UTF-8 becomes \xNN.
+            tokens = lines.decode("utf-8", errors="backslashreplace").encode().split(b"\n")
+            file.writelines(map(b"%s\t%d\n".__mod__, zip(tokens, counts[start : start + _STEP].tolist(), strict=False)))
 
 
 def read_tsv(path: Path) -> dict[bytes, int]:

@@ -106,7 +106,7 @@ class ChunkCounter:
         return statistics if len(self.rules.sources) == 1 else statistics.of_source(chunk.source)
 
     def _shards(self, tables: Collection[CountTable], statistics: DocumentStatistics, spill: bool) -> list[Shard]:
-        statistics = sum((table.statistics() for table in tables), start=statistics)
+        statistics = sum((table.statistics for table in tables), start=statistics)
         shards = []
         for table in tables:
             shard = table.shard(self.scratch.new_path("counter") if spill and len(table) else None)

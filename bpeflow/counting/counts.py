@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util.atomic import atomic_path
-from bpeflow._util.packed import PackedBytes, take_strings
+from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, as_path
+from bpeflow.counting.canonical import Arrays, canonical
 from bpeflow.counting.count_files import (
     Cut,
     NpzContent,
-    check_canonical,
     explain_npz_errors,
     read_npz,
     read_tsv,
@@ -28,9 +28,6 @@ from bpeflow.counting.count_files import (
 from bpeflow.counting.shards import MAX_COUNT
 from bpeflow.errors import CountOverflowError, FormatError, InputTypeError
 from bpeflow.flow.shared import Descriptor, owned
-
-#: `data`, `offsets` and `counts` of `PretokenCounts`.
-Arrays = tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]
 
 
 class PretokenCounts(Mapping[bytes, int]):
@@ -139,20 +136,17 @@ class PretokenCounts(Mapping[bytes, int]):
             CountOverflowError: a count does not fit 64 bits.
             FormatError: a pre-token is empty or occurs twice, or a count is below 1 or not an integer.
         """
-        from bpeflow.counting.thinning import canonical_order  # with what training needs for thinning only
-
         tokens, numbers = [], []
         for token, count in items:
             tokens.append(token)
             numbers.append(_checked(token, count))
         if b"" in tokens:
             raise FormatError("an empty pre-token")
-        if len({*tokens}) < len(tokens):
+        packed = PackedBytes.of(tokens)
+        counts = cls(*canonical(np.frombuffer(packed.data, np.uint8), packed.offsets, np.array(numbers, np.int64)))
+        if len(counts) < len(tokens):
             raise FormatError(f"the pre-token {Counter(tokens).most_common(1)[0][0]!r} occurs twice")
-        packed, counts = PackedBytes.of(tokens), np.array(numbers, np.int64)
-        data, offsets = np.frombuffer(packed.data, np.uint8), packed.offsets
-        order = canonical_order(data, offsets[:-1], offsets[1:], counts)
-        return cls(*take_strings(data, offsets, order), counts[order])
+        return counts
 
     @classmethod
     def from_mapping(cls, counts: Mapping[bytes, int] | Mapping[str, int]) -> PretokenCounts:
@@ -204,10 +198,9 @@ class PretokenCounts(Mapping[bytes, int]):
             CountOverflowError: a multiplied count does not fit 64 bits.
         """
         from bpeflow.config import ThinRare, make_settings  # pydantic, which counts alone do not need
-        from bpeflow.counting.thinning import thin
 
         chosen = make_settings(ThinRare, {"below": below, "keep": keep})
-        thinned = thin(self, chosen.below, chosen.one_in)
+        thinned = canonical(*self._loaded(), chosen.below, chosen.one_in)
         return PretokenCounts(*thinned, self.pattern, self.unmatched, self.normalizer, self.cut)
 
     def __len__(self) -> int:
@@ -251,10 +244,9 @@ class PretokenCounts(Mapping[bytes, int]):
             raise FormatError(
                 "counts of pre-tokens that were cut for superwords cannot be added up: count both at once"
             )
-        total = dict(self.items())
-        for token, count in other.items():
-            total[token] = total.get(token, 0) + count
-        added = PretokenCounts.from_items(total.items())
+        data, counts = (np.concatenate([getattr(each, name) for each in (self, other)]) for name in ("data", "counts"))
+        offsets = np.concatenate([self.offsets, self.offsets[-1] + other.offsets[1:]])
+        added = PretokenCounts(*canonical(data, offsets, counts))
         ways = [(counts.pattern, counts.unmatched, counts.normalizer) for counts in (self, other)]
         if self.pattern is None or ways[0] != ways[1]:
             return added
@@ -306,7 +298,11 @@ class PretokenCounts(Mapping[bytes, int]):
         """Read a file that `save` wrote. Raises `FormatError`, with the path, for any other file."""
         with explain_npz_errors(path := as_path(path, "path")), path.open("rb") as file:
             counts = cls(*read_npz(file))
-            check_canonical(counts.data, counts.offsets, counts.counts)
+            ordered = cls(*canonical(*counts._loaded()))
+            if len(ordered) < len(counts):
+                raise FormatError("a pre-token occurs twice")
+            if ordered != counts:
+                raise FormatError("pre-tokens of equal count are not in ascending order of bytes")
             return counts
 
     @classmethod
@@ -330,7 +326,7 @@ class PretokenCounts(Mapping[bytes, int]):
         elif self.cut:
             raise FormatError(f"{path}: pre-tokens were cut for superwords, and only .npz says how")
         else:
-            write_tsv(Path(path), self.items())
+            write_tsv(Path(path), *self._loaded())
 
 
 class _Items(ItemsView[bytes, int]):

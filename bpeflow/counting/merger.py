@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import byref, c_uint64
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING
 from bpeflow._util import native
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.budget import MemoryBudget
-from bpeflow.counting.shards import MAX_COUNT, RECORD, Scratch, Shard, Spilled, address, cannot_write
+from bpeflow.counting.shards import MAX_COUNT, RECORD, Scratch, Shard, Spilled, address
 from bpeflow.counting.table import SharedTables
 from bpeflow.errors import CountOverflowError, FormatError, NativeUnavailableError
 
@@ -84,11 +85,13 @@ def reduce_shards(
         merger: a merger, for tables that are left where other counters had to spill.
         shared: tables that counters in the same process left. If no counter had to spill, there is nothing else.
     """
+    from bpeflow.counting.counts import PretokenCounts
+
     documents = sum((shard.statistics for shard in sums), start=DocumentStatistics())
     if shared is not None and len(shared):
         documents += shared.statistics
         if not sums:
-            return shared.join(), documents
+            return PretokenCounts(*shared.join()), documents
         tables = shared.shards()
         sums = [merger.sum_partition([shard, *tables], shard.partitions.start) for shard in sums]
     parts = [shard.select(range(number, number + 1)) for shard in sums for number in shard.partitions]
@@ -110,12 +113,12 @@ class PythonSum:
         """Return the counts in shards that have no pre-token in common."""
         from bpeflow.counting.counts import PretokenCounts
 
-        return PretokenCounts.from_items(chain.from_iterable(map(_checked, self._shards)))
+        return PretokenCounts.from_items(chain.from_iterable(shard.items() for shard in self._shards))
 
 
 def _summed(shards: Sequence[Shard]) -> Iterator[tuple[bytes, int]]:
     last, total = b"", 0
-    for token, count in heapq.merge(*map(_checked, shards), key=itemgetter(0)):
+    for token, count in heapq.merge(*(shard.items() for shard in shards), key=itemgetter(0)):
         if token != last and last:
             yield last, total
             total = 0
@@ -124,16 +127,6 @@ def _summed(shards: Sequence[Shard]) -> Iterator[tuple[bytes, int]]:
             raise CountOverflowError(f"the count of pre-token {token!r} is {total}, which does not fit 64 bits")
     if last:
         yield last, total
-
-
-def _checked(shard: Shard) -> Iterator[tuple[bytes, int]]:
-    """Yield the records of a partition. Raises the shard's error if they are out of order."""
-    last = b""
-    for token, count in shard.items():
-        if token < last:
-            raise shard.damaged()
-        yield token, count
-        last = token
 
 
 class NativeSum:
@@ -148,16 +141,9 @@ class NativeSum:
 
     def write(self, path: Path | None = None) -> Shard:
         """Return the sum of the shards, in memory or in a new file at `path`."""
-        data = bytearray(0 if path else sum(shard.size for shard in self._shards))
-        target = (None, os.fsencode(path)) if path else (address(data), None)
-        tokens, size = c_uint64(), c_uint64()
-        with self._file_errors(path):
-            self._library.bpeflow_kway_write(self._handle, *target, byref(tokens), byref(size))
-        partitions = self._shards[0].partitions
-        if path:
-            return Shard.in_file(partitions, [tokens.value], [size.value], path)
-        del data[size.value :]
-        return Shard(partitions, (tokens.value,), (size.value,), data)
+        write = partial(self._library.bpeflow_kway_write, self._handle)
+        with self._file_errors():
+            return Shard.written(write, self._shards[0].partitions, sum(shard.size for shard in self._shards), path)
 
     def counts(self) -> PretokenCounts:
         """Return the counts in shards that have no pre-token in common."""
@@ -178,23 +164,21 @@ class NativeSum:
         return PretokenCounts(data, offsets, counts)
 
     @contextmanager
-    def _file_errors(self, output: Path | None = None) -> Iterator[None]:
-        """Turn errors in the block into errors that name the file which caused them."""
+    def _file_errors(self) -> Iterator[None]:
+        """Turn errors in the block into errors that name the file that was read."""
         try:
             yield
-        except (OSError, FormatError) as error:
+        except (OSError, FormatError):
             for shard in self._shards:
-                for _ in _checked(shard):  # raises if it was this one
+                for _ in shard.items():  # raises if it was this one
                     pass
-            if output is None or isinstance(error, FormatError):
-                raise
-            raise cannot_write(output, error) from error
+            raise
 
 
 def _as_native(shard: Shard) -> native.Shard:
-    if shard.data is not None:
-        return native.Shard(address(shard.data), None, len(shard), shard.size, 0, 0)
-    return native.Shard(None, os.fsencode(shard.path or ""), len(shard), shard.size, shard.offset, shard.file_size)
+    if shard.path is None:
+        return native.Shard(address(shard.data or bytearray()), None, len(shard), shard.size, 0)
+    return native.Shard(None, os.fsencode(shard.path), len(shard), shard.size, shard.offset)
 
 
 def kway_sum(shards: Sequence[Shard], buffer_size: int) -> NativeSum | PythonSum:

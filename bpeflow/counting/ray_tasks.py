@@ -34,11 +34,9 @@ _SEGMENT, _MIN_SEGMENT = 1_000_000_000, 64_000_000
 #: Several slots have up to this many segments each if these are at least that large, to balance the load.
 _PER_SLOT, _WORTH_BALANCING = 4, 512_000_000
 
-#: Bytes of shards up to which this process sums them, in less time than tasks take to start.
-_SMALL_SUM = 128_000_000
-
-#: Bytes of shards that a task sums, at most, if there are partitions enough.
-_TASK_BYTES = 512_000_000
+#: Bytes of shards that a task sums, if there are partitions enough. With more, there are fewer tasks to share the work.
+#: With fewer, tasks take longer to start than to sum.
+_TASK_BYTES = 128_000_000
 
 
 @dataclass(frozen=True)
@@ -128,9 +126,7 @@ class ClusterCounting:
     def sum(self, shards: Sequence[Shard], folder: Path, runner: PipelineRunner) -> list[Shard]:
         """Return the sums of all partitions of the shards in the folder. Raises as `count`."""
         size = sum(shard.size for shard in shards)
-        if size <= _SMALL_SUM:
-            return runner.sum(shards)
-        owned = owned_partitions(min(max(self._cluster.slots, -(-size // _TASK_BYTES)), PARTITIONS))
+        owned = owned_partitions(min(size // _TASK_BYTES + 1, PARTITIONS))
         shares = [[shard.select(partitions) for shard in shards] for partitions in owned]
         calls = ((number, f"sum {number + 1} of {len(shares)}", (share,)) for number, share in enumerate(shares))
         reports = dict(self._run(CountTasks.sum_partitions, calls, folder, runner))

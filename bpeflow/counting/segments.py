@@ -36,14 +36,16 @@ from bpeflow.corpus.sources import check_unchanged
 from bpeflow.counting.fingerprint import MANIFEST_FILE, Fingerprint, has_manifest, remove_unknown, write_manifest
 from bpeflow.counting.pipelines import PipelineRunner
 from bpeflow.counting.report import SegmentStatistics, Stages, combine_stages
-from bpeflow.counting.shards import PARTITIONS, Shard, Spilled
-from bpeflow.errors import ScratchError
+from bpeflow.counting.shards import PARTITIONS, Shard, Spilled, explain_write_error
 
 _RECORD = re.compile(r"\d{6,}\.json").fullmatch
 
 _begin = attrgetter("begin")
 
 _READ_SIZE = 1 << 20
+
+#: The remedy if a segment cannot be written.
+_RESUME = "Make room on its disk, then resume: finished segments are kept"
 
 #: The remedy for a file that changed while it was counted.
 FILE_CHANGED_REMEDY = (
@@ -159,7 +161,7 @@ class SegmentFolder:
 
     def _open(self) -> None:
         """Create the folder, or resume with the segments of an earlier run that are intact."""
-        with _explain_write_error(self.path):
+        with explain_write_error(self.path, _RESUME):
             if self._is_new:
                 if self.path.is_dir() and remove_unknown(self.path, frozenset()):  # a run was killed at its start
                     sync_folder(self.path)  # records must not come back beside the new manifest
@@ -204,7 +206,7 @@ class SegmentFolder:
         """Record a finished segment, whose shard is in the folder."""
         now = perf_counter()
         record, self._since = replace(record, seconds=now - self._since), now
-        with _explain_write_error(self.path / record.name):
+        with explain_write_error(self.path / record.name, _RESUME):
             record.save(self.path)
         self._records.append(record)
 
@@ -299,7 +301,7 @@ def write_segment(path: Path, sums: Iterable[Shard]) -> tuple[Shard, str]:
     """
     ordered = sorted(sums, key=attrgetter("partitions.start"))
     digest = sha256()
-    with _explain_write_error(path), atomic_path(path) as temporary, temporary.open("wb") as file:
+    with explain_write_error(path, _RESUME), atomic_path(path) as temporary, temporary.open("wb") as file:
         for data in chain.from_iterable(shard.blocks() for shard in ordered):
             digest.update(data)
             file.write(data)
@@ -312,16 +314,3 @@ def write_segment(path: Path, sums: Iterable[Shard]) -> tuple[Shard, str]:
     statistics = sum((shard.statistics for shard in ordered), start=DocumentStatistics())
     spilled = sum((shard.spilled for shard in ordered), start=Spilled())
     return replace(shard, statistics=statistics, spilled=spilled), digest.hexdigest()
-
-
-@contextmanager
-def _explain_write_error(path: Path) -> Iterator[None]:
-    """Turn an `OSError` in the block, which writes a file of a segment, into a `ScratchError` with the remedy."""
-    try:
-        yield
-    except ScratchError:  # from reading the sums that are written
-        raise
-    except OSError as error:
-        raise ScratchError(
-            f"cannot write {path}: {error.strerror}. Make room on its disk, then resume: finished segments are kept"
-        ) from error

@@ -13,8 +13,9 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from ctypes import c_uint64
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
@@ -39,6 +40,9 @@ RECORD = Struct("=Iq")
 
 #: The factors of the hash in ext/common/hash.hpp.
 _STEP, _END = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93
+
+#: The remedy if counts cannot be written to the scratch folder.
+_MORE_ROOM = "Set scratch_dir to a folder with more room, or raise memory_limit so that less is written"
 
 _READ_SIZE = 1 << 20
 _SCRATCH_NAME = re.compile(r"(\.scratch|bpeflow)-[0-9a-f]{16}")
@@ -129,26 +133,15 @@ def remove_left_behind(folder: object) -> None:
         sync_folder(Path(folder).parent)
 
 
-def cannot_write(path: Path, error: OSError) -> ScratchError:
-    """Return the error for counts that cannot be written, with the remedy."""
-    return ScratchError(
-        f"cannot write counts to {path}: {error.strerror}. Set scratch_dir to a folder with more room, or raise "
-        "memory_limit so that less is written"
-    )
-
-
-def cannot_read(path: Path, error: OSError) -> ScratchError:
-    """Return the error for counts that cannot be read back."""
-    return ScratchError(f"cannot read back the counts in {path}: {error.strerror}")
-
-
 @contextmanager
-def explain_write_error(path: Path) -> Iterator[None]:
-    """Turn an `OSError` in the block, which writes to `path`, into a `ScratchError`."""
+def explain_write_error(path: Path, remedy: str = _MORE_ROOM) -> Iterator[None]:
+    """Turn an `OSError` in the block, which writes to `path`, into a `ScratchError` with the remedy."""
     try:
         yield
+    except ScratchError:  # from reading what is written
+        raise
     except OSError as error:
-        raise cannot_write(path, error) from error
+        raise ScratchError(f"cannot write counts to {path}: {error.strerror}. {remedy}") from error
 
 
 @dataclass(frozen=True)
@@ -165,7 +158,6 @@ class Shard:
         data: the records; None if they are in a file.
         path: the file, or None.
         offset: position of the first record in the file.
-        file_size: size of the file.
         statistics: statistics of the documents counted. One shard of a counter carries them for all that it sends, so
             that they add up.
         spilled: amount of data spilled to make this shard, including its own file, likewise.
@@ -178,7 +170,6 @@ class Shard:
     data: bytearray | memoryview | None = None
     path: Path | None = None
     offset: int = 0
-    file_size: int = 0
     statistics: DocumentStatistics = field(default=DocumentStatistics())
     spilled: Spilled = field(default=Spilled())
     merger: int = 0
@@ -196,15 +187,28 @@ class Shard:
         return sum(self.sizes)
 
     @classmethod
-    def empty(cls) -> Shard:
-        """Return a shard without records."""
-        return cls(range(PARTITIONS), (0,) * PARTITIONS, (0,) * PARTITIONS, bytearray())
-
-    @classmethod
     def in_file(cls, partitions: range, tokens: Iterable[int], sizes: Iterable[int], path: Path) -> Shard:
         """Return a shard that is all of a file."""
         shard = cls(partitions, tuple(tokens), tuple(sizes), path=path)
-        return replace(shard, file_size=shard.size, spilled=Spilled(1, shard.size))
+        return replace(shard, spilled=Spilled(1, shard.size))
+
+    @classmethod
+    def written(
+        cls, write: Callable[[int | None, bytes | None, Any, Any], Any], partitions: range, size: int, path: Path | None
+    ) -> Shard:
+        """Return a shard that native code writes to memory, or to a new file at `path`.
+
+        `write` gets the address of `size` bytes or the path, and arrays for `tokens` and `sizes`. Raises `ScratchError`
+        if the file cannot be written.
+        """
+        data = bytearray(0 if path else size)
+        tokens, sizes = ((c_uint64 * len(partitions))() for _ in range(2))
+        with explain_write_error(path or Path()):
+            write(None if path else address(data), os.fsencode(path) if path else None, tokens, sizes)
+        if path is not None:
+            return cls.in_file(partitions, tokens, sizes, path)
+        del data[sum(sizes) :]
+        return cls(partitions, tuple(tokens), tuple(sizes), data)
 
     @classmethod
     def pack(
@@ -253,12 +257,10 @@ class Shard:
         """Yield the records. Raises `ScratchError` for errors in the block: `EOFError` means that they are damaged."""
         try:
             with BytesIO(self.data or b"") if self.path is None else self.path.open("rb") as file:
-                if self.path is not None and file.seek(0, os.SEEK_END) != self.file_size:
-                    raise EOFError
                 file.seek(self.offset)
                 yield file
         except OSError as error:
-            raise cannot_read(self.path or Path(), error) from error
+            raise ScratchError(f"cannot read back the counts in {self.path}: {error.strerror}") from error
         except EOFError:
             raise self.damaged() from None
 
@@ -309,7 +311,8 @@ def divide_shards(shards: Iterable[Shard], mergers: int) -> Iterator[Shard]:
 
 
 def _read_records(file: BinaryIO, tokens: int, size: int) -> Iterator[tuple[bytes, int]]:
-    """Yield the records of a partition. Raises `EOFError` unless `tokens` valid records have `size` bytes."""
+    """Yield the records of a partition. Raises `EOFError` unless `tokens` valid, ordered records have `size` bytes."""
+    last = b""
     for _ in range(tokens):
         header = file.read(RECORD.size)
         if len(header) != RECORD.size:
@@ -317,8 +320,9 @@ def _read_records(file: BinaryIO, tokens: int, size: int) -> Iterator[tuple[byte
         length, count = RECORD.unpack(header)
         size -= RECORD.size + length
         token = file.read(length) if size >= 0 else b""
-        if len(token) != length or length == 0 or count < 1:
+        if len(token) != length or length == 0 or count < 1 or token < last:
             raise EOFError
         yield token, count
+        last = token
     if size != 0:
         raise EOFError

@@ -7,27 +7,25 @@ native tables of counters in the same process, and sorts them (source: ``ext/cou
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable
-from ctypes import Array, byref, c_char, c_uint32, c_uint64, c_void_p, string_at
+from ctypes import Array, byref, c_char, c_uint32, c_uint64
 from functools import partial
-from itertools import accumulate
+from itertools import pairwise
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from bpeflow._util import native
 from bpeflow._util.native import Handle, load_library
-from bpeflow.corpus.documents import Delimiters, DocumentStatistics
-from bpeflow.counting.shards import PARTITIONS, RECORD, Shard, address, explain_write_error
+from bpeflow.corpus.documents import NOTHING, Delimiters, DocumentStatistics
+from bpeflow.counting.shards import PARTITIONS, RECORD, Shard
 from bpeflow.errors import UnmatchedTextError
-from bpeflow.flow import map_in_threads
 from bpeflow.pretokenize.native import Scanner, chosen_instructions, new_pattern, why_not_compiled
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer, show_unmatched
 
 if TYPE_CHECKING:
-    from bpeflow.counting.counts import PretokenCounts
+    from bpeflow.counting.canonical import Arrays
     from bpeflow.counting.units import Units
 
 #: Estimated bytes per distinct pre-token in a dictionary, as a string and a number, including sorting and packing.
@@ -49,14 +47,17 @@ class CountedDocuments(NamedTuple):
 
 
 class RegexTable:
-    """The definition: a dictionary of the matches of the `regex` module."""
+    """The definition: a dictionary of the matches of the `regex` module.
+
+    Attributes:
+        statistics: how much of the text a custom pattern has matched so far. All other figures are 0.
+    """
 
     def __init__(self, pretokenizer: Pretokenizer, weight: int = 1) -> None:
         self._pretokenizer = pretokenizer
         self._weight = weight
         self._counts: Counter[str] = Counter()
-        self._bytes = self._unmatched_bytes = 0
-        self._example = ""
+        self.statistics = NOTHING
 
     def __len__(self) -> int:
         """Return the number of distinct pre-tokens."""
@@ -70,21 +71,13 @@ class RegexTable:
         decoded = text.decode()
         pretokens, unmatched = self._pretokenizer.split(decoded)
         self._counts.update(pretokens)
-        self._bytes += len(text)
-        if unmatched:
-            self._unmatched_bytes += len("".join(unmatched).encode())
-            if not self._example and (first := self._pretokenizer.find_unmatched(decoded)):
-                self._example = first.example
-
-    def statistics(self) -> DocumentStatistics:
-        """Return how much of the text a custom pattern has matched so far. All other figures are 0."""
-        if not self._pretokenizer.custom:
-            return DocumentStatistics()
-        return DocumentStatistics(
-            matched_bytes=self._bytes - self._unmatched_bytes,
-            unmatched_bytes=self._unmatched_bytes,
-            unmatched_example=self._example,
-        )
+        if self._pretokenizer.custom:
+            size = len("".join(unmatched).encode())
+            shown = not size or self.statistics.unmatched_example
+            first = None if shown else self._pretokenizer.find_unmatched(decoded)
+            self.statistics += DocumentStatistics(
+                matched_bytes=len(text) - size, unmatched_bytes=size, unmatched_example=first.example if first else ""
+            )
 
     def count_documents(self, data: memoryview, delimiters: Delimiters) -> CountedDocuments:  # noqa: ARG002
         """Count the pre-tokens of documents in one pass, up to the first document that is not valid UTF-8.
@@ -110,8 +103,20 @@ def _native_delimiters(delimiters: Delimiters) -> native.Delimiters:
     return native.Delimiters(b"".join(delimiters.all), lengths, len(delimiters.all), delimiters.separator_index)
 
 
+def _example(text: bytes | Array[c_char], counted: native.Documents) -> str:
+    """Return the first unmatched text, and the text around it."""
+    bounds = (counted.piece_start, counted.unmatched_start, counted.unmatched_end, counted.piece_end)
+    before, unmatched, after = (bytes(memoryview(text)[start:end]).decode() for start, end in pairwise(bounds))
+    return show_unmatched(before + unmatched + after, len(before), len(before + unmatched)).example
+
+
 class NativeTable:
-    """A table in native memory. Its handle is freed together with the object."""
+    """A table in native memory. Its handle is freed together with the object.
+
+    Attributes:
+        handle: the native handle.
+        statistics: as in `RegexTable`.
+    """
 
     def __init__(
         self,
@@ -135,17 +140,13 @@ class NativeTable:
         self._pattern = new_pattern("count", self._pretokenizer)
         if self._pattern is None:
             raise ValueError(why_not_compiled(self._pretokenizer))
+        self.statistics = NOTHING
         instructions = instructions or chosen_instructions()
-        self._handle = Handle(self._library, "table", instructions.encode(), units and units.handle, weight)
-
-    @property
-    def handle(self) -> Handle:
-        """The native handle."""
-        return self._handle
+        self.handle = Handle(self._library, "table", instructions.encode(), units and units.handle, weight)
 
     def free(self) -> None:
         """Free the table, which can no longer be used."""
-        for handle in filter(None, (self._handle, self._pattern)):
+        for handle in filter(None, (self.handle, self._pattern)):
             handle.free()
 
     def __len__(self) -> int:
@@ -167,46 +168,33 @@ class NativeTable:
         """Count documents. Return what was counted, and whether it ended at text that may not be left unmatched."""
         counted = native.Documents()
         function = self._library.bpeflow_table_count
-        status = function(self._handle, self._pattern, byref(delimiters), text, size, byref(counted))
+        status = function(self.handle, self._pattern, byref(delimiters), text, size, byref(counted))
         if status != native.UNMATCHED:
             native.check_status(status, function)
+        if self._pretokenizer.custom:
+            shown = not counted.unmatched or self.statistics.unmatched_example
+            self.statistics += DocumentStatistics(
+                matched_bytes=counted.searched - counted.unmatched,
+                unmatched_bytes=counted.unmatched,
+                unmatched_example="" if shown else _example(text, counted),
+            )
         return counted, status == native.UNMATCHED
-
-    def statistics(self) -> DocumentStatistics:
-        if not self._pretokenizer.custom:
-            return DocumentStatistics()
-        found = native.UnmatchedText()
-        self._library.bpeflow_table_unmatched(self._handle, byref(found))
-        example = string_at(found.example, found.size) if found.unmatched else b""
-        start, end = (len(example[:position].decode()) for position in (found.start, found.end))
-        return DocumentStatistics(
-            matched_bytes=found.bytes - found.unmatched,
-            unmatched_bytes=found.unmatched,
-            unmatched_example=show_unmatched(example.decode(), start, end).example if found.unmatched else "",
-        )
 
     def memory(self, more: int) -> int:
         size = c_uint64()
-        self._library.bpeflow_table_memory(self._handle, more, byref(size))
+        self._library.bpeflow_table_memory(self.handle, more, byref(size))
         return size.value
 
     def shard(self, path: Path | None = None) -> Shard:
-        tokens, token_bytes = self._size()
+        tokens, size = self._size()
         if not tokens:
-            return Shard.empty()
-        data = bytearray(0 if path else token_bytes + tokens * RECORD.size)
-        target = (None, os.fsencode(path)) if path else (address(data), None)
-        numbers, sizes = (c_uint64 * PARTITIONS)(), (c_uint64 * PARTITIONS)()
-        with explain_write_error(path or Path()):
-            self._library.bpeflow_table_write(self._handle, PARTITIONS, *target, numbers, sizes)
-        if path is not None:
-            return Shard.in_file(range(PARTITIONS), numbers, sizes, path)
-        del data[sum(sizes) :]
-        return Shard(range(PARTITIONS), tuple(numbers), tuple(sizes), data)
+            return Shard.pack(())
+        write = partial(self._library.bpeflow_table_write, self.handle, PARTITIONS)
+        return Shard.written(write, range(PARTITIONS), size + tokens * RECORD.size, path)
 
     def _size(self) -> tuple[int, int]:
         tokens, size = c_uint64(), c_uint64()
-        self._library.bpeflow_table_size(self._handle, byref(tokens), byref(size))
+        self._library.bpeflow_table_size(self.handle, byref(tokens), byref(size))
         return tokens.value, size.value
 
 
@@ -248,47 +236,23 @@ class SharedTables:
         with self._lock:
             for table in tables:
                 self._tables.append(table)
-                statistics += table.statistics()
+                statistics += table.statistics
             self.statistics += statistics
 
     def shards(self) -> list[Shard]:
         """Return the tables as shards."""
         return [table.shard() for table in self._tables]
 
-    def join(self) -> PretokenCounts:
-        """Return the sum of the tables, which are freed.
+    def join(self) -> Arrays:
+        """Return the sum of the tables, which are freed, as the arrays of `PretokenCounts`.
 
         Faster than the sum of shards, because pre-tokens are sorted only once, after all tables have been added up.
         Raises `CountOverflowError`.
         """
-        import numpy as np  # late, as workers do not need it and start in half the time without
+        from bpeflow.counting.canonical import sum_of_tables  # numpy, which workers do without
 
-        from bpeflow.counting.counts import PretokenCounts
-
-        library, threads, numbers = load_library("count"), self._threads, range(self._threads)
-        handles = (c_void_p * len(self._tables))(*(table.handle.value for table in self._tables))
-        total = Handle(library, "sum", handles, len(handles), threads)
-        list(map_in_threads(partial(library.bpeflow_sum_add_up, total), numbers, threads))
-
-        def sort(part: int) -> tuple[int, int]:
-            tokens, size = c_uint64(), c_uint64()
-            library.bpeflow_sum_sort(total, part, byref(tokens), byref(size))
-            return tokens.value, size.value
-
-        tokens, sizes = zip(*map_in_threads(sort, numbers, threads), strict=True)
-        starts, begins = (list(accumulate(each, initial=0)) for each in (tokens, sizes))
-        data, counts = np.empty(begins[-1], dtype=np.uint8), np.empty(starts[-1], dtype=np.int64)
-        offsets = np.zeros(starts[-1] + 1, dtype=np.int64)
-
-        def write(part: int) -> None:
-            start, begin = starts[part], begins[part]
-            columns = (data[begin:], offsets[start + 1 :], counts[start:])
-            library.bpeflow_sum_write(total, part, begin, *(column.ctypes.data for column in columns))
-
-        list(map_in_threads(write, numbers, threads))
-        # Here and not in finalizers: this takes a while, and Ctrl-C in a finalizer is lost.
-        total.free()
-        for table in self._tables:
+        tables, self._tables = self._tables, []
+        arrays = sum_of_tables([table.handle for table in tables], self._threads)
+        for table in tables:
             table.free()
-        self._tables.clear()
-        return PretokenCounts(data, offsets, counts)
+        return arrays

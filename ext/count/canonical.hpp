@@ -4,7 +4,6 @@
 #include "bpeflow.h"
 #include "failure.hpp"
 #include "shard.hpp"
-#include "sorting.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -81,30 +80,5 @@ class CanonicalArrays {
     std::int64_t *offsets_ = nullptr, *counts_ = nullptr;
     std::uint64_t left_ = 0;
 };
-
-// Find the canonical order of pre-tokens that are in another one.
-inline void canonical_order(const std::uint8_t *data, const std::int64_t *starts, const std::int64_t *ends,
-                            const std::int64_t *counts, std::size_t tokens, std::int64_t *order) {
-    struct Place {
-        std::uint64_t number, index;
-    };
-    const auto bytes = [&](const Place &place) { return data + starts[place.index]; };
-    const auto length = [&](const Place &place) {
-        return static_cast<std::size_t>(ends[place.index] - starts[place.index]);
-    };
-    std::vector<Place> places(tokens);
-    for (std::size_t i = 0; i < tokens; i++) {
-        places[i].index = i;
-        places[i].number = canonical_number(counts[i], bytes(places[i]), length(places[i]), length(places[i]));
-    }
-    sort_by_number(places.data(), places.data() + tokens);
-    each_group(places.data(), places.data() + tokens, [&](Place *first, Place *last) {
-        std::sort(first, last, [&](const Place &a, const Place &b) {
-            if (counts[a.index] != counts[b.index]) return counts[a.index] > counts[b.index];
-            return order_of_bytes(bytes(a), length(a), bytes(b), length(b)) < 0;
-        });
-    });
-    for (std::size_t i = 0; i < tokens; i++) order[i] = static_cast<std::int64_t>(places[i].index);
-}
 
 } // namespace bpeflow

@@ -9,7 +9,6 @@
 #include "table.hpp"
 #include "units.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -59,7 +58,7 @@ class Counter {
         while (start < end) {
             document.find(delimiters, start, end);
             if (!kernels_.is_utf8(start, document.end)) break;
-            for (const auto &[first, last] : document.pieces) count_piece(pattern, first, last, end);
+            for (const auto &[first, last] : document.pieces) count_piece(pattern, text, first, last, end, counted);
             start = document.next;
             counted.bytes = static_cast<std::uint64_t>(start - text);
             counted.documents++;
@@ -67,9 +66,6 @@ class Counter {
         }
         table_.flush();
     }
-
-    // How much text was not matched so far, with an example.
-    const bpeflow_unmatched_text &unmatched() const { return unmatched_; }
 
     // Bring all counts into the table, which can be read after this, until more is counted.
     Table &completed() {
@@ -85,17 +81,25 @@ class Counter {
     std::size_t cells() const { return reader_ ? reader_->pairs().used() : 0; }
 
   private:
-    // Count the pre-tokens between `start` and `end`. Bytes up to `readable_end` may be read.
-    void count_piece(const Pattern &pattern, const std::uint8_t *start, const std::uint8_t *end,
-                     const std::uint8_t *readable_end) {
+    using Bytes = const std::uint8_t *;
+
+    // Count the pre-tokens of a piece of a text.
+    void count_piece(const Pattern &pattern, Bytes text, Bytes start, Bytes end, Bytes text_end,
+                     bpeflow_documents &counted) {
         const Unmatched found = scan(pattern, kernels_, start, static_cast<std::size_t>(end - start),
-                                     [&](const PretokenBatch &tokens) { add(tokens, readable_end); });
-        unmatched_.bytes += static_cast<std::uint64_t>(end - start);
-        if (found.bytes == 0) return;
-        if (unmatched_.unmatched == 0) show(found, start, end);
-        unmatched_.unmatched += found.bytes;
+                                     [&](const PretokenBatch &tokens) { add(tokens, text_end); });
+        const auto place = [text](Bytes at) { return static_cast<std::uint64_t>(at - text); };
+        if (found.bytes > 0 && counted.unmatched == 0) {
+            counted.unmatched_start = place(found.start);
+            counted.unmatched_end = place(found.end);
+            counted.piece_start = place(start);
+            counted.piece_end = place(end);
+        }
+        counted.unmatched += found.bytes;
+        counted.searched += place(end) - place(start);
     }
 
+    // Bytes up to `readable_end` may be read.
     void add(const PretokenBatch &tokens, const std::uint8_t *readable_end) {
         if (reader_)
             reader_->count(tokens, readable_end);
@@ -103,27 +107,9 @@ class Counter {
             table_.count(tokens, readable_end);
     }
 
-    // Keep a copy of the first unmatched text of a piece as an example.
-    void show(const Unmatched &found, const std::uint8_t *start, const std::uint8_t *end) {
-        const auto clip = [](std::ptrdiff_t size) { return std::min<std::ptrdiff_t>(size, BPEFLOW_EXAMPLE); };
-        const std::uint8_t *first = found.start - clip(found.start - start);
-        const std::uint8_t *shown_end = found.start + clip(found.end - found.start);
-        const std::uint8_t *last = shown_end + clip(end - shown_end);
-        while (is_continuation(*first)) first++;
-        while (last < end && is_continuation(*last)) last--;
-        while (shown_end < found.end && is_continuation(*shown_end)) shown_end--;
-        example_.assign(first, last);
-        unmatched_.example = example_.data();
-        unmatched_.size = static_cast<std::uint32_t>(last - first);
-        unmatched_.start = static_cast<std::uint32_t>(found.start - first);
-        unmatched_.end = static_cast<std::uint32_t>(shown_end - first);
-    }
-
     const Kernels &kernels_;
     Table table_;
     const std::unique_ptr<UnitReader> reader_; // null to count pre-tokens
-    bpeflow_unmatched_text unmatched_{};
-    std::vector<std::uint8_t> example_;
 };
 
 } // namespace bpeflow

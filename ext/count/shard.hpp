@@ -66,13 +66,13 @@ inline File open_file(const char *path, const char *mode) {
 }
 
 // Reads the records of a shard, and checks that its size, its number of records and each length are consistent. KwaySum
-// checks the order.
+// checks the order. A file is opened for each block, as a process may often have no more than 1024 files open. That takes a
+// fraction of the time of reading the block.
 class ShardReader {
   public:
-    // Copy the path, borrow the data. A file that is not kept open is opened for each read, so that any number of shards
-    // can be read at the same time.
-    ShardReader(const bpeflow_shard &shard, std::size_t buffer_size, bool keep_open)
-        : shard_(shard), path_(shard.data ? "" : shard.path), buffer_size_(buffer_size), keep_open_(keep_open) {
+    // Copy the path, borrow the data.
+    ShardReader(const bpeflow_shard &shard, std::size_t buffer_size)
+        : shard_(shard), path_(shard.data ? "" : shard.path), buffer_size_(buffer_size) {
         restart();
     }
 
@@ -81,9 +81,7 @@ class ShardReader {
         next_ = shard_.data;
         end_ = shard_.data ? shard_.data + shard_.size : nullptr;
         unread_ = shard_.data ? 0 : shard_.size;
-        position_ = shard_.offset;
         tokens_left_ = shard_.tokens;
-        file_.reset();
     }
 
     // Advance to the next record, which invalidates the bytes of the one before. Return false at the end.
@@ -114,50 +112,33 @@ class ShardReader {
     void fill(std::size_t needed) {
         const std::size_t kept = available();
         if (needed > kept + unread_) throw Failure{BPEFLOW_DAMAGED};
-        if (!file_) open();
-        const std::size_t room =
+        const std::size_t size =
             static_cast<std::size_t>(std::min<std::uint64_t>(std::max(needed, buffer_size_), kept + unread_));
-        if (room > capacity_) {
-            std::unique_ptr<std::uint8_t[]> larger(new std::uint8_t[room]);
-            if (kept > 0) std::memcpy(larger.get(), next_, kept);
-            buffer_ = std::move(larger);
-            capacity_ = room;
-        } else if (kept > 0) {
-            std::memmove(buffer_.get(), next_, kept);
-        }
-        const std::size_t wanted = room - kept;
-        errno = 0;
-        if (std::fread(buffer_.get() + kept, 1, wanted, file_.get()) != wanted) {
-            if (std::ferror(file_.get())) throw FileFailure(errno);
-            throw Failure{BPEFLOW_DAMAGED}; // the file was truncated meanwhile
-        }
-        unread_ -= wanted;
-        position_ += wanted;
-        next_ = buffer_.get();
-        end_ = next_ + room;
-        if (unread_ == 0 || !keep_open_) file_.reset();
+        if (kept > 0) std::memmove(buffer_.data(), next_, kept);
+        if (size > buffer_.size()) buffer_.resize(size);
+        read(buffer_.data() + kept, size - kept);
+        next_ = buffer_.data();
+        end_ = next_ + size;
     }
 
-    void open() {
-        file_ = open_file(path_.c_str(), "rb");
-        if (std::fseek(file_.get(), 0, SEEK_END) != 0) throw FileFailure(errno);
-        const long size = std::ftell(file_.get());
-        if (size < 0) throw FileFailure(errno);
-        const std::uint64_t file_size = shard_.file_size;
-        if (static_cast<std::uint64_t>(size) != file_size || position_ > file_size || unread_ > file_size - position_)
-            throw Failure{BPEFLOW_DAMAGED};
-        if (std::fseek(file_.get(), static_cast<long>(position_), SEEK_SET) != 0) throw FileFailure(errno);
+    void read(std::uint8_t *to, std::size_t size) {
+        const File file = open_file(path_.c_str(), "rb");
+        const auto position = static_cast<long>(shard_.offset + shard_.size - unread_);
+        if (std::fseek(file.get(), position, SEEK_SET) != 0) throw FileFailure(errno);
+        errno = 0;
+        if (std::fread(to, 1, size, file.get()) != size) {
+            if (std::ferror(file.get())) throw FileFailure(errno);
+            throw Failure{BPEFLOW_DAMAGED}; // the file has been truncated
+        }
+        unread_ -= size;
     }
 
     bpeflow_shard shard_;
     std::string path_;
     std::size_t buffer_size_;
-    bool keep_open_;
     const std::uint8_t *next_ = nullptr, *end_ = nullptr; // bytes read but not yet returned as records
-    std::uint64_t unread_ = 0, position_ = 0, tokens_left_ = 0;
-    File file_;
-    std::unique_ptr<std::uint8_t[]> buffer_;
-    std::size_t capacity_ = 0;
+    std::uint64_t unread_ = 0, tokens_left_ = 0;
+    std::vector<std::uint8_t> buffer_;
     Record record_ = {};
 };
 

@@ -16,16 +16,6 @@
 
 namespace bpeflow {
 
-// Return a number that is smaller for a pre-token that comes earlier in canonical order, unless it is the same for both.
-// Most counts are small. Those leave room for the first bytes. `readable` as for prefix_of().
-constexpr std::size_t BYTES_IN_NUMBER = 7;
-inline std::uint64_t canonical_number(std::int64_t count, const std::uint8_t *bytes, std::size_t length,
-                                      std::size_t readable) {
-    static constexpr std::int64_t great = 256, most = (std::int64_t{1} << 56) - 1;
-    if (count >= great) return static_cast<std::uint64_t>(most - std::min(count, most));
-    return static_cast<std::uint64_t>(great - count) << 56 | prefix_of(bytes, length, readable) >> 8;
-}
-
 // A pre-token to sort.
 struct Entry {
     std::uint64_t number; // to sort by: its count, or eight of its bytes (see prefix_of())

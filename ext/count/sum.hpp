@@ -20,6 +20,16 @@
 
 namespace bpeflow {
 
+// Return a number that is smaller for a pre-token that comes earlier in canonical order, unless it is the same for both.
+// Most counts are small. Those leave room for the first bytes. `readable` as for prefix_of().
+constexpr std::size_t BYTES_IN_NUMBER = 7;
+inline std::uint64_t canonical_number(std::int64_t count, const std::uint8_t *bytes, std::size_t length,
+                                      std::size_t readable) {
+    static constexpr std::int64_t great = 256, most = (std::int64_t{1} << 56) - 1;
+    if (count >= great) return static_cast<std::uint64_t>(most - std::min(count, most));
+    return static_cast<std::uint64_t>(great - count) << 56 | prefix_of(bytes, length, readable) >> 8;
+}
+
 // Adds up in place: each pre-token has its sum in one of the tables, and a count of 0 in all others.
 class TableSum {
   public:
@@ -68,21 +78,27 @@ class TableSum {
         });
     }
 
-    std::uint64_t tokens(std::uint32_t part) const { return parts_[part].entries.size(); }
-    std::uint64_t bytes(std::uint32_t part) const { return parts_[part].bytes; }
+    // The number of pre-tokens in the parts before one, and the sum of their lengths.
+    std::pair<std::uint64_t, std::uint64_t> size_before(std::uint32_t part) const {
+        std::uint64_t tokens = 0, bytes = 0;
+        for (std::uint32_t i = 0; i < part; i++) {
+            tokens += parts_[i].entries.size();
+            bytes += parts_[i].bytes;
+        }
+        return {tokens, bytes};
+    }
 
-    // Write a part: the pre-tokens to `data`, the place at which each ends to `ends`, counted from `begin`, and its count to
-    // `counts`.
-    void write(std::uint32_t part, std::int64_t begin, std::uint8_t *data, std::int64_t *ends,
-               std::int64_t *counts) const {
+    // Write a part to its place in the arrays of all.
+    void write(std::uint32_t part, std::uint8_t *data, std::int64_t *offsets, std::int64_t *counts) const {
         const std::vector<Entry> &entries = parts_[part].entries;
+        auto [token, byte] = size_before(part);
         for (std::size_t i = 0; i < entries.size(); i++) {
             if (i + ahead < entries.size()) __builtin_prefetch(entries[i + ahead].record);
             const Pretoken &pretoken = *entries[i].record;
-            std::memcpy(data, pretoken.bytes(), pretoken.length);
-            data += pretoken.length;
-            ends[i] = begin += pretoken.length;
-            counts[i] = pretoken.count;
+            std::memcpy(data + byte, pretoken.bytes(), pretoken.length);
+            byte += pretoken.length;
+            counts[token++] = pretoken.count;
+            offsets[token] = static_cast<std::int64_t>(byte);
         }
     }
 

@@ -22,7 +22,7 @@ extern "C" {
 #endif
 
 /* Incremented with every change below. Python refuses a library with another number. */
-#define BPEFLOW_ABI 22
+#define BPEFLOW_ABI 23
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
@@ -163,7 +163,11 @@ typedef struct {
 typedef struct {
     uint64_t bytes;     /* bytes of the text counted, from its start */
     uint64_t documents; /* documents in these bytes */
-    uint32_t open;      /* boolean: the last document ends at the end of the text, without a separator */
+    uint64_t searched;  /* bytes between delimiters that the pattern was to match */
+    uint64_t unmatched; /* … that it did not match */
+    /* Positions of the first unmatched stretch in the text, and of the piece between delimiters that it is in. */
+    uint64_t unmatched_start, unmatched_end, piece_start, piece_end;
+    uint32_t open; /* boolean: the last document ends at the end of the text, without a separator */
 } bpeflow_documents;
 
 /* Count the pre-tokens of the documents in a text, up to the first document that is not valid UTF-8. */
@@ -171,19 +175,11 @@ BPEFLOW_API int bpeflow_table_count(bpeflow_table *table, const bpeflow_pattern 
                                     const bpeflow_delimiters *delimiters, const uint8_t *text, uint64_t length,
                                     bpeflow_documents *counted);
 
-typedef struct {
-    uint64_t bytes;     /* bytes of all texts counted */
-    uint64_t unmatched; /* … that the pattern does not match */
-    /* The first unmatched stretch, example[start:end], with the text around it. Both are cut at BPEFLOW_EXAMPLE bytes,
-     * at a whole character. */
-    const uint8_t *example;
-    uint32_t size, start, end;
-} bpeflow_unmatched_text;
-
-enum { BPEFLOW_EXAMPLE = 96 };
-
-/* Get how much of the text a compiled pattern has not matched. The example belongs to the table. */
-BPEFLOW_API int bpeflow_table_unmatched(const bpeflow_table *table, bpeflow_unmatched_text *unmatched);
+/* Add pre-tokens: pre-token i is data[offsets[i]:offsets[i + 1]], not empty, and counts counts[i], at least 1, times the
+ * table's weight. Of those with counts[i] below `below`, only the ones whose hash is among the lowest, one in `one_in`, are
+ * added, with `one_in` times their count. */
+BPEFLOW_API int bpeflow_table_add(bpeflow_table *table, const uint8_t *data, const int64_t *offsets,
+                                  const int64_t *counts, uint64_t tokens, int64_t below, uint64_t one_in);
 
 /* Get the number of distinct pre-tokens, and the sum of their lengths. Of a table of pairs, both are upper bounds. */
 BPEFLOW_API int bpeflow_table_size(const bpeflow_table *table, uint64_t *tokens, uint64_t *bytes);
@@ -212,12 +208,15 @@ BPEFLOW_API int bpeflow_sum_new(bpeflow_table *const *tables, uint64_t count, ui
 /* Add up a partition, of `parts`. */
 BPEFLOW_API int bpeflow_sum_add_up(bpeflow_sum *sum, uint32_t partition);
 
-/* Sort a part. *tokens and *bytes are set to the number of its pre-tokens and the sum of their lengths. */
-BPEFLOW_API int bpeflow_sum_sort(bpeflow_sum *sum, uint32_t part, uint64_t *tokens, uint64_t *bytes);
+/* Sort a part. */
+BPEFLOW_API int bpeflow_sum_sort(bpeflow_sum *sum, uint32_t part);
 
-/* Write the pre-tokens of a part to `data`, the position at which each ends to `ends`, where that of data[0] is `begin`,
- * and its count to `counts`. */
-BPEFLOW_API int bpeflow_sum_write(const bpeflow_sum *sum, uint32_t part, int64_t begin, uint8_t *data, int64_t *ends,
+/* Get the number of pre-tokens in all sorted parts, and the sum of their lengths. */
+BPEFLOW_API int bpeflow_sum_size(const bpeflow_sum *sum, uint64_t *tokens, uint64_t *bytes);
+
+/* Write the pre-tokens of a part to their places in data[bytes], the positions at which they end in offsets[tokens + 1] (the
+ * first one, 0, is the caller's), and their counts in counts[tokens]. */
+BPEFLOW_API int bpeflow_sum_write(const bpeflow_sum *sum, uint32_t part, uint8_t *data, int64_t *offsets,
                                   int64_t *counts);
 
 BPEFLOW_API void bpeflow_sum_free(bpeflow_sum *sum);
@@ -237,7 +236,6 @@ typedef struct {
     uint64_t tokens;     /* number of records */
     uint64_t size;       /* size of all records in bytes */
     uint64_t offset;     /* position of the first record in the file */
-    uint64_t file_size;  /* size of the file */
 } bpeflow_shard;
 
 /* The k-way sum of partitions: their records as one sequence in ascending order of bytes, in which the counts of equal
@@ -245,7 +243,7 @@ typedef struct {
 typedef struct bpeflow_kway bpeflow_kway;
 
 /* Create a k-way sum. On success *kway is a handle, otherwise NULL. Shards in memory must outlive it. Files are
- * opened on first use and read in blocks of `buffer_size` bytes. */
+ * read in blocks of `buffer_size` bytes. */
 BPEFLOW_API int bpeflow_kway_new(const bpeflow_shard *shards, uint64_t count, uint64_t buffer_size,
                                  bpeflow_kway **kway);
 
@@ -262,14 +260,6 @@ BPEFLOW_API int bpeflow_kway_place(bpeflow_kway *kway, uint64_t most, uint8_t *d
                                    uint64_t *left);
 
 BPEFLOW_API void bpeflow_kway_free(bpeflow_kway *kway);
-
-/* Find the canonical order of pre-tokens: pre-token i is data[starts[i]:ends[i]] and has counts[i], at least 1. The indices
- * in canonical order go into order[tokens]. */
-BPEFLOW_API int bpeflow_canonical_order(const uint8_t *data, const int64_t *starts, const int64_t *ends,
-                                        const int64_t *counts, uint64_t tokens, int64_t *order);
-
-/* The hash of each pre-token, which also decides about its partition: of data[offsets[i]:offsets[i + 1]] into hashes[i]. */
-BPEFLOW_API int bpeflow_hashes(const uint8_t *data, const int64_t *offsets, uint64_t tokens, uint64_t *hashes);
 
 /* ---- learning merges ------------------------------------------------------------------------------------------- */
 

@@ -77,6 +77,13 @@ def test_tsv_is_readable_and_escapes_only_what_it_must(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8") == " café\t9\na\\tb\\n\\\\\t3\n\\xff\t1\n"
 
 
+def test_tsv_is_written_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bpeflow.counting.count_files._STEP", 3)
+    counts = PretokenCounts.from_mapping({b"\n%d\xe2\x82" % number: 1 + number % 4 for number in range(20)})
+    counts.write(tmp_path / "counts.tsv")
+    assert PretokenCounts.read(tmp_path / "counts.tsv") == counts
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -204,7 +211,7 @@ def test_invalid_arrays_are_an_error(offsets: list[int], counts: list[int]) -> N
     [
         ([(b"a", 2), (b"b", 1), (b"a", 1)], "occurs twice"),
         ([(b"a", 1), (b"a", 1)], "occurs twice"),
-        ([(b"b", 1), (b"a", 1)], "out of order: b'b' before b'a'"),
+        ([(b"b", 1), (b"a", 1)], "not in ascending order of bytes"),
     ],
 )
 def test_a_file_out_of_canonical_order_is_an_error(
@@ -325,7 +332,7 @@ def test_a_sum_has_the_counts_of_both(a: dict[bytes, int], b: dict[bytes, int]) 
 def test_a_sum_beyond_64_bits_is_an_error() -> None:
     most, one = (PretokenCounts.from_mapping({"a": count}) for count in (MAX_COUNT, 1))
     assert (most + PretokenCounts.from_mapping({"b": 1}))["a"] == MAX_COUNT
-    with pytest.raises(CountOverflowError, match="b'a' does not fit 64 bits"):
+    with pytest.raises(CountOverflowError, match="a count does not fit 64 bits"):
         most + one
     with pytest.raises(TypeError):
         most + {b"a": 1}  # type: ignore[operator]
@@ -345,7 +352,7 @@ def test_a_file_never_takes_more_memory_than_its_size(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         for name, member in members.items():
             archive.writestr(name, member.replace(b"(3,), }" + b" " * 14, b"(281474976710656,), }"))
-    with pytest.raises(FormatError, match=r"damaged: data\.npy claims to have 281,474,976,710,656 entries"):
+    with pytest.raises(FormatError, match="not a file of pre-token counts"):
         PretokenCounts.load(path)
 
 

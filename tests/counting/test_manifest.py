@@ -127,8 +127,8 @@ def test_a_full_disk_keeps_finished_segments(
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         expected = (
-            rf"cannot write {run}/segments/{name}: No space left on device\. Make room on its disk, then resume: "
-            "finished segments are kept"
+            rf"cannot write counts to {run}/segments/{name}: No space left on device\. Make room on its disk, "
+            "then resume: finished segments are kept"
         )
         with pytest.raises(ScratchError, match=expected):
             counter(corpus, run, segment_size="8kb").count()

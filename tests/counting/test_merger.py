@@ -58,7 +58,7 @@ def test_any_number_of_shards_add_up_in_any_memory(
 
 
 def test_statistics_add_up(tmp_path: Path) -> None:
-    one = replace(Shard.empty(), statistics=DocumentStatistics(documents=2, bytes=10))
+    one = replace(Shard.pack(()), statistics=DocumentStatistics(documents=2, bytes=10))
     sums = list(CountMerger(AMPLE, Scratch(tmp_path / "scratch"))([Shard.pack([(b"b", 1), (b"c", 2)]), one, one]))
     assert len(sums) == PARTITIONS
     counts, documents = reduce_shards(sums, CountMerger(AMPLE, Scratch(tmp_path)))

@@ -116,9 +116,9 @@ def count(nodes: Any, inputs: object, run: Path, retries: int = 3, **options: An
 
 
 @pytest.fixture
-def in_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sum in tasks, however little there is to sum."""
-    monkeypatch.setattr("bpeflow.counting.ray_tasks._SMALL_SUM", 0)
+def several_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sum in several tasks, however little there is to sum."""
+    monkeypatch.setattr("bpeflow.counting.ray_tasks._TASK_BYTES", 20_000)
 
 
 def assert_equal(counted: CorpusCounts, whole: CorpusCounts) -> None:
@@ -207,7 +207,7 @@ def test_ray_prints_nothing_about_a_loss(nodes: Any, tmp_path: Path) -> None:
 
 
 def test_counts_are_those_of_the_local_engine(
-    nodes: Any, cluster: Cluster, corpus: Path, tmp_path: Path, in_tasks: None
+    nodes: Any, cluster: Cluster, corpus: Path, tmp_path: Path, several_sums: None
 ) -> None:
     text = (corpus / "a").read_text(encoding="utf-8")
     (tmp_path / "c.gz").write_bytes(gzip.compress(text.encode()))
@@ -249,7 +249,7 @@ def first_time(mark: Path) -> bool:
 
 
 def test_a_task_may_die_at_any_step(
-    nodes: Any, cluster: Cluster, corpus: Path, tmp_path: Path, in_tasks: None, monkeypatch: pytest.MonkeyPatch
+    nodes: Any, cluster: Cluster, corpus: Path, tmp_path: Path, several_sums: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ray_tasks, "CountTasks", DyingTasks)
     assert_equal(count(nodes, str(corpus), tmp_path / "run"), counter(str(corpus), None).count())
@@ -368,7 +368,7 @@ def test_a_driver_is_killed_and_resumed(nodes: Any, corpus: Path, tmp_path: Path
 
 
 def test_superwords(
-    nodes: Any, cluster: Cluster, corpus: Path, tmp_path: Path, in_tasks: None, monkeypatch: pytest.MonkeyPatch
+    nodes: Any, cluster: Cluster, corpus: Path, tmp_path: Path, several_sums: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each pass is counted by tasks: words, cells of pairs, and fragments."""
     monkeypatch.setattr(cut, "CUT_FROM", 1)

@@ -38,9 +38,9 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> InlineRay:
 
 
 @pytest.fixture
-def in_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sum in tasks, however little there is to sum."""
-    monkeypatch.setattr("bpeflow.counting.ray_tasks._SMALL_SUM", 0)
+def several_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sum in several tasks, however little there is to sum."""
+    monkeypatch.setattr("bpeflow.counting.ray_tasks._TASK_BYTES", 20_000)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def size_of(corpus: Path) -> int:
 
 @pytest.mark.parametrize("repeated", [(), (0, 3, 4, 9)])
 def test_counts_are_those_of_the_local_engine(
-    corpus: Path, whole: CorpusCounts, tmp_path: Path, ray: InlineRay, in_tasks: None, repeated: tuple[int, ...]
+    corpus: Path, whole: CorpusCounts, tmp_path: Path, ray: InlineRay, several_sums: None, repeated: tuple[int, ...]
 ) -> None:
     """Also if tasks run twice: their node was thought dead, but they continued and wrote their files."""
     ray.repeated = repeated
@@ -91,9 +91,9 @@ def test_counts_are_those_of_the_local_engine(
     assert not list((tmp_path / "run").iterdir())
 
 
-def test_small_sums_are_not_worth_tasks(corpus: Path, whole: CorpusCounts, tmp_path: Path, ray: InlineRay) -> None:
+def test_a_small_sum_is_one_task(corpus: Path, whole: CorpusCounts, tmp_path: Path, ray: InlineRay) -> None:
     assert_equal(count(corpus, tmp_path / "run"), whole, size_of(corpus))
-    assert {name.split()[0] for name in ray.names} == {"count"}
+    assert [name for name in ray.names if "sum" in name] == ["sum 1 of 1"]
 
 
 @pytest.mark.parametrize(
@@ -106,14 +106,14 @@ def test_small_sums_are_not_worth_tasks(corpus: Path, whole: CorpusCounts, tmp_p
     ids=str,
 )
 def test_settings_are_those_of_the_run(
-    corpus: Path, tmp_path: Path, ray: InlineRay, in_tasks: None, options: dict[str, Any]
+    corpus: Path, tmp_path: Path, ray: InlineRay, several_sums: None, options: dict[str, Any]
 ) -> None:
     whole = counter(corpus, None, **options).count()
     assert_equal(count(corpus, tmp_path / "run", **options), whole, size_of(corpus))
 
 
 def test_streams_and_sources_are_counted(
-    corpus: Path, tmp_path: Path, ray: InlineRay, in_tasks: None, monkeypatch: pytest.MonkeyPatch
+    corpus: Path, tmp_path: Path, ray: InlineRay, several_sums: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = (corpus / "a").read_text(encoding="utf-8")
     (tmp_path / "c.gz").write_bytes(gzip.compress(text.encode()))
@@ -278,7 +278,7 @@ def results(out: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_a_training_on_tasks(corpus: Path, tmp_path: Path, ray: InlineRay, in_tasks: None) -> None:
+def test_a_training_on_tasks(corpus: Path, tmp_path: Path, ray: InlineRay, several_sums: None) -> None:
     assert main(arguments(corpus, tmp_path / "local")) == 0
     flags = ["--engine", "ray", "--do_monitor", "--set", "monitor.interval=0.01"]
     assert main(arguments(corpus, tmp_path / "tasks", *flags)) == 0
@@ -297,7 +297,7 @@ def test_a_training_on_tasks(corpus: Path, tmp_path: Path, ray: InlineRay, in_ta
     assert set(samples[-1]["stages"]) == {"counter"}
 
 
-def test_samples_have_the_rates_of_all_tasks(corpus: Path, tmp_path: Path, ray: InlineRay, in_tasks: None) -> None:
+def test_samples_have_the_rates_of_all_tasks(corpus: Path, tmp_path: Path, ray: InlineRay, several_sums: None) -> None:
     samples: list[MonitorSample] = []
     with connect(EngineSettings(kind="ray")) as cluster:
         counter(corpus, tmp_path / "run").count(None, samples.append, 0.0, ClusterCounting(cluster))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.budget import MemoryBudget
+from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.merger import CountMerger, reduce_shards
 from bpeflow.counting.shards import MAX_COUNT, Scratch, Shard, owned_partitions
 from bpeflow.counting.table import NativeTable, SharedTables
@@ -66,7 +67,7 @@ def test_sums_have_the_counts_of_all_tables_in_canonical_order(
     for counts, weight in zip(tables, weights, strict=False):
         expected.update({token: count * weight for token, count in counts.items()})
     shared = share(tables, weights[: len(tables)], threads)
-    assert list(shared.join().items()) == sorted(expected.items(), key=canonical)
+    assert list(PretokenCounts(*shared.join()).items()) == sorted(expected.items(), key=canonical)
     assert shared.statistics.documents == len(tables)
     assert not len(shared)
 
@@ -81,11 +82,11 @@ def test_partitions_of_large_tables_are_summed_at_the_same_time() -> None:
     for counts in tables:
         expected.update(counts)
     expected.update(tables[1])
-    assert list(share(tables, [1, 2, 1], 4).join().items()) == sorted(expected.items(), key=canonical)
+    assert list(PretokenCounts(*share(tables, [1, 2, 1], 4).join()).items()) == sorted(expected.items(), key=canonical)
 
 
 def test_the_sum_of_empty_tables_is_empty() -> None:
-    assert list(share([{}], [1], 1).join().items()) == []
+    assert list(PretokenCounts(*share([{}], [1], 1).join()).items()) == []
 
 
 def test_a_sum_that_does_not_fit_is_an_error() -> None:

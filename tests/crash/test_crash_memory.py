@@ -5,6 +5,7 @@ Each script gets its data ready, and then runs into a limit of its address space
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -87,7 +88,12 @@ fails_until_there_is_enough(encode)
 
 def run(script: str, *arguments: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _PRELUDE + script, *arguments], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", _PRELUDE + script, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env=os.environ | {"MALLOC_ARENA_MAX": "1"},  # glibc would take memory that it has reserved for other threads
     )
     assert done.returncode == 0, done.stderr
     assert "out of memory (in bpeflow_" in done.stdout

@@ -60,7 +60,7 @@ def check(data: bytes) -> None:
     table.count_documents(exact, Delimiters(None))
     case = f"{splitter!r}: {text!r}"
     must_equal(case, table.shard(), reference.shard())
-    must_equal(case, table.statistics(), reference.statistics())
+    must_equal(case, table.statistics, reference.statistics)
     _check_cut(splitter, text.encode(), choices.below(len(text) + 1), case)
 
 

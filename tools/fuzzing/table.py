@@ -111,7 +111,7 @@ def _check_sum(shards: Sequence[Shard], total: Counter[bytes], buffer_size: int)
     refused = False
     for partition in range(PARTITIONS):
         own = [part for part in (shard.select(range(partition, partition + 1)) for shard in shards) if len(part)]
-        summed = outcome(_OVERFLOW, NativeSum(own, buffer_size).write) if own else Shard.empty()
+        summed = outcome(_OVERFLOW, NativeSum(own, buffer_size).write) if own else Shard.pack(())
         if summed == REFUSED:
             refused = True
         else:
