@@ -23,18 +23,24 @@ namespace bpeflow {
 
 class Merging {
   public:
-    explicit Merging(const Pairs &pairs, const Kernels &kernels = KERNELS_SCALAR) : pairs_(pairs), kernels_(kernels) {}
+    // `known` has bytes that merging turns into the token that `known_ids`, if it is not null, has at their slot.
+    explicit Merging(const Pairs &pairs, const Kernels &kernels = KERNELS_SCALAR, KeyTable known = {},
+                     const std::uint32_t *known_ids = nullptr)
+        : pairs_(pairs), kernels_(kernels), known_(known), known_ids_(known_ids) {}
 
     // Merge the bytes of a pre-token, at least one. The result, ids(), is valid until the next call.
     //
     // The pre-token is first cut wherever no merge can ever join its two sides. This turns the long pre-tokens of
-    // languages written without spaces, and of random letters, into many short pieces.
+    // languages written without spaces, and of random letters, into many short pieces, of which many are known tokens.
     void merge(const std::uint8_t *bytes, std::size_t length) {
         ids_.clear();
         const std::uint8_t *const end = bytes + length, *start = bytes;
         for (const std::uint8_t *position = bytes + 1; position < end; position++)
-            if (!pairs_.can_join(position[-1], *position)) merge_bytes(std::exchange(start, position), position);
-        merge_bytes(start, end);
+            if (!pairs_.can_join(start, position, end)) add_piece(std::exchange(start, position), position);
+        if (start == bytes)
+            merge_bytes(start, end);
+        else
+            add_piece(start, end);
     }
 
     // Merge tokens, at least one, instead of bytes.
@@ -86,6 +92,20 @@ class Merging {
         std::uint32_t id(std::size_t i) const { return tokens[i]; }
         Merge merge_at(std::size_t i) const { return pairs.find(tokens[i], tokens[i + 1]); }
     };
+
+    // Look a piece up before merging it. A whole pre-token has been looked up already.
+    void add_piece(const std::uint8_t *start, const std::uint8_t *end) {
+        if (known_ids_ && end - start <= 8 && end[-1] != 0) { // see KeyTable
+            std::uint64_t key = 0;
+            for (const std::uint8_t *byte = end; byte != start;) key = key << 8 | *--byte;
+            const std::size_t slot = known_.slot_of(key);
+            if (known_.keys[slot] == key) {
+                ids_.push_back(known_ids_[slot]);
+                return;
+            }
+        }
+        merge_bytes(start, end);
+    }
 
     void merge_bytes(const std::uint8_t *start, const std::uint8_t *end) {
         merge_piece(OfBytes{pairs_, start}, static_cast<std::size_t>(end - start));
@@ -285,6 +305,8 @@ class Merging {
 
     const Pairs &pairs_;
     const Kernels &kernels_;
+    const KeyTable known_;
+    const std::uint32_t *const known_ids_;
     std::vector<std::uint32_t> ids_;
     std::unique_ptr<Start[]> starts_; // [room_]; `size_` are in use, and in a pass the last one made is before `made_`
     std::size_t room_ = 0, size_ = 0, made_ = 0;

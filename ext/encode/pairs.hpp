@@ -29,7 +29,7 @@ class Pairs {
     // No pairs yet, and room for `count`.
     Pairs(const std::uint32_t *byte_ids, std::uint32_t count)
         : byte_ids_(byte_ids, byte_ids + 256), mask_(size_for(count) - 1), pages_((mask_ + 1) * sizeof(Slot)),
-          slots_(reinterpret_cast<Slot *>(pages_.data())), filter_(count) {
+          slots_(reinterpret_cast<Slot *>(pages_.data())), filter_(count), long_junctions_(count) {
         for (std::size_t i = 0; i <= mask_; i++) slots_[i].merge = NO_MERGE;
     }
 
@@ -90,6 +90,14 @@ class Pairs {
     // not, the two sides merge independently of each other.
     bool can_join(std::uint8_t left, std::uint8_t right) const { return junctions_.test(index(left, right)); }
 
+    // The same at a position inside of bytes that nothing can join on either side, by two bytes on each side of it. More
+    // places are told apart: the pieces of Japanese and other pre-tokens of multilingual text have 7 bytes instead of 17.
+    bool can_join(const std::uint8_t *start, const std::uint8_t *at, const std::uint8_t *end) const {
+        if (!can_join(at[-1], *at)) return false;
+        if (byte_junctions_.test(index(at[-1], *at))) return true;
+        return at - start > 1 && end - at > 1 && long_junctions_.may_have(hash(two_bytes(at - 2), two_bytes(at)));
+    }
+
     static std::uint64_t hash(std::uint32_t left, std::uint32_t right) {
         return (std::uint64_t{left} << 32 | right) * 0x9E3779B97F4A7C15u;
     }
@@ -126,26 +134,34 @@ class Pairs {
         if (slot.merge == NO_MERGE) slot = pair;
     }
 
-    // Record which two bytes a merge makes adjacent. Its result gives these bytes if it is the concatenation of the
+    // Record which bytes a merge makes adjacent. Its result gives these bytes if it is the concatenation of the
     // parts. If the tokens do not fit each other like that, anything may become adjacent. A part that text cannot yield
     // is never merged.
     void add_junction(const Tokens &tokens, const std::uint32_t *merge) {
-        const std::size_t left = tokens.length(merge[0]);
-        if (left == 0 || tokens.length(merge[1]) == 0) return;
-        const std::uint8_t *const made = tokens.bytes(merge[2]);
-        if (tokens.are_joined(merge))
-            junctions_.set(index(made[left - 1], made[left]));
-        else
+        const std::size_t left = tokens.length(merge[0]), right = tokens.length(merge[1]);
+        if (left == 0 || right == 0) return;
+        if (!tokens.are_joined(merge)) {
             junctions_.set();
+            byte_junctions_.set();
+            return;
+        }
+        const std::uint8_t *const middle = tokens.bytes(merge[2]) + left;
+        junctions_.set(index(middle[-1], *middle));
+        if (left == 1 || right == 1)
+            byte_junctions_.set(index(middle[-1], *middle));
+        else
+            long_junctions_.add(hash(two_bytes(middle - 2), two_bytes(middle)));
     }
+
+    static std::uint32_t two_bytes(const std::uint8_t *bytes) { return std::uint32_t{bytes[0]} << 8 | bytes[1]; }
 
     std::vector<std::uint32_t> byte_ids_;
     std::size_t mask_;
     Pages pages_;
     Slot *const slots_; // a power of two, linear probing, at most half used
-    Filter filter_;
+    Filter filter_, long_junctions_;
     bool ordered_ = false;
-    std::bitset<65536> junctions_;
+    std::bitset<65536> junctions_, byte_junctions_; // of all merges, and of those with a part of one byte
     std::unique_ptr<Merge[]> of_bytes_{new Merge[std::size_t{1} << 16]};
 };
 
