@@ -287,7 +287,7 @@ class Vocab(Mapping[int, bytes]):
             return tuple(self._own_tokens())
         ids = self._ids
         ordinary = [token if ids.get(token) == token_id else b"" for token_id, token in enumerate(self._own_tokens())]
-        shared = np.flatnonzero(np.isin(self.merge_ids[:, 2], [*self._special_ids]))
+        shared = np.flatnonzero(np.isin(self.merge_ids[:, 2], [*self.special_tokens.values()]))
         for token in [*(b"".join(self.merges[rank]) for rank in shared), *(bytes([byte]) for byte in range(256))]:
             if token in ids:
                 ordinary[ids[token]] = token
@@ -305,7 +305,7 @@ class Vocab(Mapping[int, bytes]):
             FormatError: as for `merge_ids`.
         """
         decoded = list(self.tokens)
-        for token_id in self._special_ids:
+        for token_id in self.special_tokens.values():
             decoded[token_id] = self.ordinary_tokens[token_id] or decoded[token_id]
         return tuple(decoded)
 
@@ -339,13 +339,9 @@ class Vocab(Mapping[int, bytes]):
     def _own_tokens(self) -> list[bytes]:
         """Return the tokens, with ``b""`` for special ones."""
         own = [*self.tokens]
-        for token_id in self._special_ids:
+        for token_id in self.special_tokens.values():
             own[token_id] = b""
         return own
-
-    @property
-    def _special_ids(self) -> set[int]:
-        return {token_id for token_id in self.special_tokens.values() if token_id < len(self)}
 
     @property
     def _merges_special_tokens(self) -> bool:

@@ -26,7 +26,7 @@ class Encoder {
     // Share a cache, and use up to `own_bytes` for a private one.
     Encoder(const Model &model, const Kernels &kernels, Cache &shared, std::uint64_t own_bytes)
         : model_(model), kernels_(kernels), lookup_(model, kernels, shared, own_bytes),
-          levels_(model.second_level ? new TwoLevels(*model.second_level, kernels, lookup_) : nullptr) {}
+          levels_(model.second_level ? new TwoLevels(*model.second_level, lookup_) : nullptr) {}
 
     // Encode `pieces` texts, where piece i ends at data + ends[i]. All ids are written one after another.
     void encode(bpeflow_encoding &encoding, const Specials *specials, Bytes data, const std::uint64_t *ends,

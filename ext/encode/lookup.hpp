@@ -37,7 +37,7 @@ class Lookup {
 
     // Share a cache, and use up to `own_bytes` for a private one.
     Lookup(const Model &model, const Kernels &kernels, Cache &shared, std::uint64_t own_bytes)
-        : model_(model), kernels_(kernels), merging_(model.pairs, kernels, model.short_tokens.keys(),
+        : model_(model), kernels_(kernels), merging_(model.pairs, model.short_tokens.keys(),
                                                      model.whole_tokens.empty() ? model.short_tokens.ids() : nullptr),
           shared_(shared), own_bytes_(own_bytes) {}
 

@@ -1,10 +1,10 @@
 // Merging one pre-token: the pair of the lowest rank first, leftmost first, until no pair merges.
 //
-// This order is the definition (GPT-2's encoder.py; tiktoken and HuggingFace do the same). There are three
-// implementations, by length. `merge_short` and `merge_few` search all pairs for each merge, which is quadratic but fastest
-// up to their lengths: the first closes the gap that a merge leaves, the second links tokens and searches several pairs at
-// a time. `merge_many` keeps pairs in a heap, O(n log n), as SentencePiece and HuggingFace tokenizers do. But as long as a
-// merge applies in many places, as in a line of dashes, it is applied to all of them in one pass.
+// This order is the definition (GPT-2's encoder.py; tiktoken and HuggingFace do the same). There are two implementations,
+// by length. `merge_few` searches all pairs for each merge, which is quadratic but fastest up to its length. (Searching
+// several at a time with vector instructions is no faster, as it waits for what was just stored.) `merge_many` keeps pairs
+// in a heap, O(n log n), as SentencePiece and HuggingFace tokenizers do. But as long as a merge applies in many places, as
+// in a line of dashes, it is applied to all of them in one pass.
 #pragma once
 
 #include "failure.hpp"
@@ -24,9 +24,8 @@ namespace bpeflow {
 class Merging {
   public:
     // `known` has bytes that merging turns into the token that `known_ids`, if it is not null, has at their slot.
-    explicit Merging(const Pairs &pairs, const Kernels &kernels = KERNELS_SCALAR, KeyTable known = {},
-                     const std::uint32_t *known_ids = nullptr)
-        : pairs_(pairs), kernels_(kernels), known_(known), known_ids_(known_ids) {}
+    explicit Merging(const Pairs &pairs, KeyTable known = {}, const std::uint32_t *known_ids = nullptr)
+        : pairs_(pairs), known_(known), known_ids_(known_ids) {}
 
     // Merge the bytes of a pre-token, at least one. The result, ids(), is valid until the next call.
     //
@@ -69,11 +68,9 @@ class Merging {
     }
 
   private:
-    static constexpr std::size_t SHORT = 16;
-    // `merge_few` and `merge_many` break even between 32 and 256 bytes.
-    static constexpr std::size_t few = 128;
-    static constexpr std::size_t lane = 16; // numbers to compare at a time
-    static constexpr std::int32_t no_rank = INT32_MAX;
+    // More: short pieces are searched longer. Fewer: the heap, which is slower, is used for more of them. From 32 to 64
+    // there is no difference in multilingual text and code.
+    static constexpr std::size_t few = 64;
     static constexpr std::size_t kept_memory = std::size_t{1} << 20;
 
     // What is merged: bytes, or the tokens of a first level.
@@ -112,20 +109,18 @@ class Merging {
     }
 
     template <typename Given> void merge_piece(const Given &given, std::size_t length) {
-        if (length <= SHORT) {
-            std::uint32_t ids[SHORT];
-            const std::size_t count = merge_short(given, length, ids);
-            ids_.insert(ids_.end(), ids, ids + count);
-        } else if (length <= few) {
-            merge_few(given, length);
-        } else {
+        if (length > few) {
             merge_many(given, length);
+            return;
         }
+        std::uint32_t ids[few];
+        const std::size_t count = merge_few(given, length, ids);
+        ids_.insert(ids_.end(), ids, ids + count);
     }
 
-    // Write the ids to `ids`, which has room for all that is given, and may be what is given. Return their number.
-    template <typename Given> std::size_t merge_short(const Given &given, std::size_t count, std::uint32_t *ids) const {
-        Merge merges[SHORT];
+    // Write the ids to `ids`, which has room for all that is given. Return their number.
+    template <typename Given> std::size_t merge_few(const Given &given, std::size_t count, std::uint32_t *ids) const {
+        Merge merges[few];
         for (std::size_t i = 0; i + 1 < count; i++) merges[i] = given.merge_at(i);
         for (std::size_t i = 0; i < count; i++) ids[i] = given.id(i);
         while (count > 1) {
@@ -144,44 +139,6 @@ class Merging {
             if (at > 0) merges[at - 1] = pairs_.find(ids[at - 1], ids[at]);
         }
         return count;
-    }
-
-    // Tokens stay at the positions of their first bytes. ranks[i] is that of the pair that starts at i, `no_rank` if there
-    // is none that merges, and made[i] what it makes. The search for the least rank compares several at a time.
-    template <typename Given> void merge_few(const Given &given, std::size_t length) {
-        alignas(64) std::int32_t ranks[few + lane];
-        std::uint32_t made[few], ids[few];
-        std::uint16_t next[few], previous[few + 1];
-        const std::size_t pairs = length - 1, padded = (pairs + lane - 1) / lane * lane;
-        const auto set = [&](std::size_t at, Merge merge) {
-            ranks[at] = static_cast<std::int32_t>(merge >> 32 & no_rank);
-            made[at] = made_by(merge);
-        };
-        for (std::size_t i = 0; i < pairs; i++) set(i, given.merge_at(i));
-        for (std::size_t i = pairs; i < padded; i++) ranks[i] = no_rank;
-        for (std::size_t i = 0; i < length; i++) {
-            ids[i] = given.id(i);
-            next[i] = static_cast<std::uint16_t>(i + 1);
-            previous[i + 1] = static_cast<std::uint16_t>(i);
-        }
-        for (;;) {
-            const std::size_t at = kernels_.least(ranks, padded);
-            if (ranks[at] == no_rank) break;
-            const std::size_t right = next[at], after = next[right];
-            ids[at] = made[at];
-            next[at] = static_cast<std::uint16_t>(after);
-            previous[after] = static_cast<std::uint16_t>(at);
-            ranks[at] = no_rank;
-            // Both look-ups wait for memory at the same time, even if the processor predicts the first one wrongly.
-            if (after < length) pairs_.prefetch(ids[at], ids[after]);
-            if (at > 0) pairs_.prefetch(ids[previous[at]], ids[at]);
-            if (after < length) {
-                ranks[right] = no_rank;
-                set(at, pairs_.find(ids[at], ids[after]));
-            }
-            if (at > 0) set(previous[at], pairs_.find(ids[previous[at]], ids[at]));
-        }
-        for (std::size_t i = 0; i < length; i = next[i]) ids_.push_back(ids[i]);
     }
 
     // A token of a long piece during the passes over it: its id, and the rank of its pair with the next token.
@@ -304,7 +261,6 @@ class Merging {
     static constexpr std::uint32_t end_of_list = UINT32_MAX;
 
     const Pairs &pairs_;
-    const Kernels &kernels_;
     const KeyTable known_;
     const std::uint32_t *const known_ids_;
     std::vector<std::uint32_t> ids_;

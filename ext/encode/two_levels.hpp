@@ -8,7 +8,6 @@
 
 #include "failure.hpp"
 #include "id_writer.hpp"
-#include "kernels.hpp"
 #include "lookup.hpp"
 #include "merging.hpp"
 #include "pretoken_batch.hpp"
@@ -25,8 +24,7 @@ class TwoLevels {
   public:
     using Bytes = const std::uint8_t *;
 
-    TwoLevels(const SecondLevel &second, const Kernels &kernels, Lookup &lookup)
-        : second_(second), lookup_(lookup), merging_(second.pairs(), kernels) {}
+    TwoLevels(const SecondLevel &second, Lookup &lookup) : second_(second), lookup_(lookup), merging_(second.pairs()) {}
 
     // Write the ids of a batch of pre-tokens.
     template <typename Ids> void add(const PretokenBatch &tokens, Ids &ids) {

@@ -84,9 +84,6 @@ struct Kernels {
     std::size_t (*find)(const KeyTable &table, const std::uint8_t *text, const std::uint32_t *starts,
                         const std::uint32_t *ends, std::size_t count, std::uint32_t *slots, std::uint32_t *misses);
 
-    // Return the index of the least number, the first of them. `count` is a multiple of 16, at least 16.
-    std::size_t (*least)(const std::int32_t *numbers, std::size_t count);
-
     // Follow the beliefs through up to `blocks` blocks. Stop before the first one that has a character beyond ASCII (or
     // one within HISTORY bytes before it), or too many unknown transitions. Return the number of blocks before that.
     // HISTORY bytes before the text are read. Null if the instruction set has no such kernel.
@@ -102,7 +99,6 @@ std::size_t positions_scalar(const std::uint64_t *masks, std::size_t blocks, std
                              std::uint32_t *positions);
 std::size_t find_scalar(const KeyTable &table, const std::uint8_t *text, const std::uint32_t *starts,
                         const std::uint32_t *ends, std::size_t count, std::uint32_t *slots, std::uint32_t *misses);
-std::size_t least_scalar(const std::int32_t *numbers, std::size_t count);
 
 // Return the names of the instruction sets that this processor supports, best first, separated by spaces. "scalar" is
 // the last.

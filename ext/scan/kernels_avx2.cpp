@@ -63,31 +63,10 @@ struct Vector256 {
     friend Vector256 operator^(Vector256 a, Vector256 b) { return {_mm256_xor_si256(a.bytes, b.bytes)}; }
 };
 
-__m256i eight(const std::int32_t *numbers) {
-    return _mm256_loadu_si256(reinterpret_cast<const __m256i *>(numbers));
-}
-
-std::size_t least(const std::int32_t *numbers, std::size_t count) {
-    __m256i lowest = eight(numbers);
-    for (std::size_t i = 8; i < count; i += 8) lowest = _mm256_min_epi32(lowest, eight(numbers + i));
-    lowest = _mm256_min_epi32(lowest, _mm256_permute2x128_si256(lowest, lowest, 1));
-    lowest = _mm256_min_epi32(lowest, _mm256_shuffle_epi32(lowest, 0b01001110)); // halves of 8 bytes exchanged
-    lowest = _mm256_min_epi32(lowest, _mm256_shuffle_epi32(lowest, 0b10110001)); // neighbours exchanged
-    for (std::size_t i = 0;; i += 16) {
-        const auto equal = [&](std::size_t at) {
-            return static_cast<unsigned>(
-                _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(eight(numbers + at), lowest))));
-        };
-        if (const unsigned found = equal(i) | equal(i + 8) << 8)
-            return i + static_cast<std::size_t>(__builtin_ctz(found));
-    }
-}
-
 } // namespace
 
 const Kernels KERNELS_AVX2 = {
-    "avx2", classify_with<Block256>, Utf8Check<Vector256>::is_utf8, positions_scalar, find_scalar, least, nullptr,
-    nullptr};
+    "avx2", classify_with<Block256>, Utf8Check<Vector256>::is_utf8, positions_scalar, find_scalar, nullptr, nullptr};
 
 } // namespace bpeflow
 #endif

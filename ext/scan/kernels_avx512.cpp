@@ -165,18 +165,6 @@ std::size_t find(const KeyTable &table, const std::uint8_t *text, const std::uin
     return static_cast<std::size_t>(next - misses);
 }
 
-std::size_t least(const std::int32_t *numbers, std::size_t count) {
-    __m256i lowest = _mm256_loadu_epi32(numbers);
-    for (std::size_t i = 8; i < count; i += 8) lowest = _mm256_min_epi32(lowest, _mm256_loadu_epi32(numbers + i));
-    lowest = _mm256_min_epi32(lowest, _mm256_permute2x128_si256(lowest, lowest, 1));
-    lowest = _mm256_min_epi32(lowest, _mm256_shuffle_epi32(lowest, 0b01001110)); // halves of 8 bytes exchanged
-    lowest = _mm256_min_epi32(lowest, _mm256_shuffle_epi32(lowest, 0b10110001)); // neighbours exchanged
-    const __m512i all = _mm512_set1_epi32(_mm_cvtsi128_si32(_mm256_castsi256_si128(lowest)));
-    for (std::size_t i = 0;; i += 16)
-        if (const __mmask16 equal = _mm512_cmpeq_epi32_mask(_mm512_loadu_si512(numbers + i), all))
-            return i + static_cast<std::size_t>(__builtin_ctz(equal));
-}
-
 // A table of bytes for the index of a transition: the first half of it if no index is greater.
 template <bool SMALL> struct ByteTable {
     __m512i quarters[4];
@@ -247,8 +235,8 @@ std::size_t follow(const BeliefTables &tables, const std::uint8_t *text, std::si
 
 } // namespace
 
-const Kernels KERNELS_AVX512 = {
-    "avx512", classify_with<Block512>, Utf8Check<Vector512>::is_utf8, positions, find, least, follow, ranks_with_vbmi};
+const Kernels KERNELS_AVX512 = {"avx512", classify_with<Block512>, Utf8Check<Vector512>::is_utf8, positions, find,
+                                follow,   ranks_with_vbmi};
 
 } // namespace bpeflow
 #endif

@@ -76,7 +76,7 @@ const Kernels KERNELS_NEON = {"neon",
                               Utf8Check<VectorNeon>::is_utf8,
                               positions_scalar,
                               find_scalar,
-                              least_scalar,
+
                               nullptr,
                               nullptr};
 

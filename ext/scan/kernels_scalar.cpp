@@ -4,7 +4,6 @@
 #include "kernels.hpp"
 #include "unicode_tables.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -123,15 +122,6 @@ std::size_t find_scalar(const KeyTable &table, const std::uint8_t *text, const s
     return missed;
 }
 
-std::size_t least_scalar(const std::int32_t *numbers, std::size_t count) {
-    std::int32_t least = numbers[0];
-    for (std::size_t i = 0; i < count; i++) least = std::min(least, numbers[i]);
-    std::size_t at = 0;
-    while (numbers[at] != least) at++;
-    return at;
-}
-
-const Kernels KERNELS_SCALAR = {"scalar",    classify,     is_utf8, positions_scalar,
-                                find_scalar, least_scalar, nullptr, nullptr};
+const Kernels KERNELS_SCALAR = {"scalar", classify, is_utf8, positions_scalar, find_scalar, nullptr, nullptr};
 
 } // namespace bpeflow

@@ -70,14 +70,8 @@ struct Vector128 {
 
 } // namespace
 
-const Kernels KERNELS_SSSE3 = {"ssse3",
-                               classify_with<Block128>,
-                               Utf8Check<Vector128>::is_utf8,
-                               positions_scalar,
-                               find_scalar,
-                               least_scalar,
-                               nullptr,
-                               nullptr};
+const Kernels KERNELS_SSSE3 = {
+    "ssse3", classify_with<Block128>, Utf8Check<Vector128>::is_utf8, positions_scalar, find_scalar, nullptr, nullptr};
 
 } // namespace bpeflow
 #endif
