@@ -90,8 +90,8 @@ class Pairs {
     // not, the two sides merge independently of each other.
     bool can_join(std::uint8_t left, std::uint8_t right) const { return junctions_.test(index(left, right)); }
 
-    // The same at a position inside of bytes that nothing can join on either side, by two bytes on each side of it. More
-    // places are told apart: the pieces of Japanese and other pre-tokens of multilingual text have 7 bytes instead of 17.
+    // The same at a position inside of bytes that nothing joins to others, by two bytes on each side of the position. The
+    // pre-tokens of multilingual text then have pieces of 7 bytes on average instead of 17.
     bool can_join(const std::uint8_t *start, const std::uint8_t *at, const std::uint8_t *end) const {
         if (!can_join(at[-1], *at)) return false;
         if (byte_junctions_.test(index(at[-1], *at))) return true;
