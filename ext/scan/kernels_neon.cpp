@@ -71,14 +71,8 @@ struct VectorNeon {
 
 } // namespace
 
-const Kernels KERNELS_NEON = {"neon",
-                              classify_with<BlockNeon>,
-                              Utf8Check<VectorNeon>::is_utf8,
-                              positions_scalar,
-                              find_scalar,
-
-                              nullptr,
-                              nullptr};
+const Kernels KERNELS_NEON = {
+    "neon", classify_with<BlockNeon>, Utf8Check<VectorNeon>::is_utf8, positions_scalar, find_scalar, nullptr, nullptr};
 
 } // namespace bpeflow
 #endif
