@@ -15,18 +15,23 @@ namespace bpeflow {
 // Finds matches of a step in one piece of text.
 //
 // An attempt to match may read far beyond its match (or find none), and the next attempt reads the same text again: with
-// `a+b|.`, each of 10 million `a` would be read up to the end. So where an attempt has read more than FAR bytes without
-// finding a longer match, it leaves *dead ends*: pairs of a position and the state there. The rest of an attempt depends
-// only on these two, so a later attempt that comes to a dead end can stop: it finds no longer match either. Positions
-// for dead ends are multiples of a power of two, which grows with the distance from the start of the attempt. Hence an
-// attempt leaves only a few hundred, however far it reads. An attempt stops before the first dead end that it comes to
-// or leaves new ones that are closer to each other, so for each state, a stretch of text is read at most once for each
-// power of two: n log n for a text of n bytes, plus at most 2 * FAR bytes for each attempt.
+// `a+b|.`, each of 10 million `a` would be read up to the end. The rest of an attempt depends only on the position and
+// the state there. So if an attempt comes to a pair of these, a *dead end*, after which an earlier attempt has found no
+// longer match, it can stop: it finds none either. Two records have dead ends:
+//
+// * The *path* of the last attempt: its states in the first `NEAR` bytes. They are dead ends beyond its match, where the
+//   next attempt starts at the earliest. Where that comes to the path, the rest of the path is its own. Most attempts do
+//   so within a few characters.
+// * If an attempt has read more than `NEAR` bytes without finding a longer match, positions for dead ends are multiples of
+//   a power of two, which grows with the distance from the start of the attempt. Hence an attempt leaves only a few
+//   hundred, however far it reads. It stops before the first dead end that it comes to or leaves new ones that are
+//   closer to each other, so for each state, a stretch of text is read at most once for each power of two: n log n for a
+//   text of n bytes, plus at most 2 * NEAR bytes for each attempt.
 class Attempts {
   public:
     using Bytes = const std::uint8_t *;
 
-    static constexpr std::size_t FAR = 8;
+    static constexpr std::ptrdiff_t FAR = 8; // an attempt that reads more bytes is far ahead of the next one
 
     explicit Attempts(const Automaton &automaton) : automaton_(automaton) {}
 
@@ -35,6 +40,7 @@ class Attempts {
         text_ = text;
         end_ = end;
         if (!dead_ends_.empty()) dead_ends_.clear();
+        path_end_ = nullptr;
     }
 
     struct Result {
@@ -42,9 +48,11 @@ class Attempts {
         Bytes read; // the first character that was not read
     };
 
+    // Match at a position, which must not be before the end of the last match.
     Result match(Bytes start) {
         std::size_t state = automaton_.start();
         Bytes found = nullptr, position = start;
+        const Bytes near = start + std::min(NEAR, static_cast<std::size_t>(end_ - start));
         passed_.clear();
         for (;;) {
             const Bytes checkpoint = checkpoint_after(start, position);
@@ -53,33 +61,44 @@ class Attempts {
                 const std::uint32_t next = automaton_.next(state, character.number);
                 if (next & 1) found = position;
                 state = next >> 1;
-                if (!state) return leave(start, found, position);
+                if (!state) return leave(start, found, position, std::min(position + 1, near));
                 position += character.size;
+                if (position >= near) continue;
+                std::uint32_t &here = path_[position_in_path(position)];
+                if (here == state && position < path_end_)
+                    return leave(start, found, position, std::min(path_end_, near));
+                here = static_cast<std::uint32_t>(state);
             }
             if (position == end_) {
                 if (automaton_.matches_at_end(state)) found = position;
-                return leave(start, found, position);
+                return leave(start, found, position, near);
             }
             const DeadEnd here = {position, state};
-            if (!dead_ends_.empty() && dead_ends_.count(key(here)) != 0) return leave(start, found, position);
-            if (static_cast<std::size_t>(position - (found ? found : start)) > FAR) passed_.push_back(here);
+            if (!dead_ends_.empty() && dead_ends_.count(key(here)) != 0)
+                return leave(start, found, position, std::min(position, near));
+            if (static_cast<std::size_t>(position - (found ? found : start)) > NEAR) passed_.push_back(here);
         }
     }
 
   private:
+    static constexpr std::size_t NEAR = 64;
+
     struct DeadEnd {
         Bytes position;
         std::size_t state;
     };
 
     Bytes checkpoint_after(Bytes start, Bytes position) const {
-        std::size_t spacing = FAR;
+        std::size_t spacing = NEAR;
         while (spacing * 64 < static_cast<std::size_t>(position - start)) spacing *= 2;
         const std::size_t next = (static_cast<std::size_t>(position - text_) | (spacing - 1)) + 1; // the next multiple
         return next < static_cast<std::size_t>(end_ - text_) ? text_ + next : end_;
     }
 
-    Result leave(Bytes start, Bytes found, Bytes read) {
+    static std::size_t position_in_path(Bytes position) { return reinterpret_cast<std::uintptr_t>(position) % NEAR; }
+
+    Result leave(Bytes start, Bytes found, Bytes read, Bytes path_end) {
+        path_end_ = path_end;
         for (const DeadEnd &passed : passed_)
             if (!found || passed.position > found) dead_ends_.insert(key(passed));
         if (dead_ends_.size() > most_) forget_before(start);
@@ -99,6 +118,8 @@ class Attempts {
 
     const Automaton &automaton_;
     Bytes text_ = nullptr, end_ = nullptr;
+    std::uint32_t path_[NEAR] = {};
+    Bytes path_end_ = nullptr; // of the path, which begins after the start of the next attempt
     std::vector<DeadEnd> passed_; // by the current attempt
     std::unordered_set<std::uint64_t> dead_ends_;
     std::size_t most_ = 1 << 14;

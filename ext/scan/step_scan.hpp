@@ -283,7 +283,7 @@ class StepScan {
     // as the transducer would read the same text once for each token.
     Place match_again(Place place) {
         const Bytes read = advance(place);
-        if (read - place.position > static_cast<std::ptrdiff_t>(Attempts::FAR)) walk(place, read);
+        if (read - place.position > Attempts::FAR) walk(place, read);
         return place;
     }
 
