@@ -119,7 +119,7 @@ class Attempts {
     const Automaton &automaton_;
     Bytes text_ = nullptr, end_ = nullptr;
     std::uint32_t path_[NEAR] = {};
-    Bytes path_end_ = nullptr; // of the path, which begins after the start of the next attempt
+    Bytes path_end_ = nullptr;    // of the path, which begins after the start of the next attempt
     std::vector<DeadEnd> passed_; // by the current attempt
     std::unordered_set<std::uint64_t> dead_ends_;
     std::size_t most_ = 1 << 14;
