@@ -96,12 +96,7 @@ def timeline(spans: Sequence[tuple[str, float, float]]) -> str:
 def _image(draw: Callable[[Axes, Any], None], height: float = _HEIGHT) -> str:
     """Return a chart as the address of an image that holds all its data, in the same style whatever the user's is.
 
-    Args:
-        draw: draws on axes, with the ticks of `matplotlib.ticker`.
-        height: its height in inches.
-
-    Raises:
-        MissingLibraryError: matplotlib is not installed.
+    `draw` draws on axes, with the ticks of `matplotlib.ticker`. The height is in inches. Raises `MissingLibraryError`.
     """
     matplotlib, figures, ticker = (
         load_extra(name, "report", "charts") for name in ("matplotlib", "matplotlib.figure", "matplotlib.ticker")

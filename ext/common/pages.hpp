@@ -1,6 +1,8 @@
 // Memory that grows.
 #pragma once
 
+#include "huge_pages.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -63,9 +65,7 @@ class Pages {
         if (before > 0) munmap(data, before);
         data += before;
         munmap(data + size, spare - before);
-#if defined(MADV_HUGEPAGE)
-        madvise(data, size, MADV_HUGEPAGE);
-#endif
+        request_huge_pages(data, size);
         return data;
     }
 

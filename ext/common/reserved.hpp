@@ -1,6 +1,8 @@
 // Address space that becomes memory where it is used.
 #pragma once
 
+#include "huge_pages.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -22,16 +24,8 @@ class Reserved {
     Reserved(const Reserved &) = delete;
     Reserved &operator=(const Reserved &) = delete;
 
-    // Request huge pages for a part that will be read at random, and filled. They take two megabytes at the first touch,
-    // but with small pages nearly every access would miss the TLB.
-    void use_huge_pages(std::size_t begin, std::size_t end) const {
-#if defined(MADV_HUGEPAGE)
-        constexpr std::size_t page = std::size_t{1} << 21;
-        const auto address = reinterpret_cast<std::uintptr_t>(data_);
-        const std::size_t first = (address + begin + page - 1) / page * page, last = (address + end) / page * page;
-        if (first < last) madvise(data_ + (first - address), last - first, MADV_HUGEPAGE);
-#endif
-    }
+    // Request huge pages for a part that will be read at random, and filled.
+    void use_huge_pages(std::size_t begin, std::size_t end) const { request_huge_pages(data_ + begin, end - begin); }
 
     std::uint8_t *data() const { return data_; }
     std::size_t size() const { return size_; } // in bytes

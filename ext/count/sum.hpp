@@ -4,6 +4,7 @@
 #pragma once
 
 #include "bpeflow.h"
+#include "huge_pages.hpp"
 #include "kernels.hpp"
 #include "key.hpp"
 #include "shard.hpp"
@@ -60,6 +61,7 @@ class TableSum {
         const Entry *const next = number + 1 < parts() ? &limits[limits.size() * (number + 1) / parts()] : nullptr;
         const std::size_t usual = limits.size() * sample_step_ / parts();
         part.entries.reserve(usual + usual / 8);
+        request_huge_pages(part.entries.data(), part.entries.capacity() * sizeof(Entry));
         each([&](Pretoken &pretoken) {
             const Entry entry = entry_of(pretoken);
             if ((first && before(entry, *first)) || (next && !before(entry, *next))) return;
