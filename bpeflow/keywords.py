@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar
 
-from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy, NormalizerName, UnmatchedPolicy
+from bpeflow._util.text import BadRecordsPolicy, InputFormat, InvalidUtf8Policy, NormalizerName, UnmatchedPolicy
 
 if TYPE_CHECKING:
     from bpeflow.vocab import Vocab
@@ -27,7 +27,6 @@ Size = int | str
 BackendName = Literal["auto", "omp", "c", "python"]
 EngineName = Literal["local", "ray"]
 TokenizerFormat = Literal["huggingface", "tiktoken"]
-CorpusFormat = Literal["auto", "text", "jsonl", "parquet"]
 
 
 class HasSpec(Protocol):
@@ -47,7 +46,7 @@ class SourceKeywords(TypedDict, total=False):
     weight: float
     max_bytes: Size | None
     seed: int
-    format: CorpusFormat | None
+    format: InputFormat | None
     text_field: str | None
 
 
@@ -98,7 +97,7 @@ class CorpusKeywords(TypedDict, total=False):
     """Settings of a corpus."""
 
     sources: SourceKeywords | Sequence[SourceKeywords]
-    input_format: CorpusFormat
+    input_format: InputFormat
     text_field: str
     exclude: Paths
     separator: str | None

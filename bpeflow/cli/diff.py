@@ -14,6 +14,7 @@ from bpeflow._util.text import format_count, format_size, one_line, short_names
 from bpeflow.cli.parser import Parser, add_json_flag, add_quiet_flag, add_tokenizer
 from bpeflow.cli.progress import observing
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
+from bpeflow.corpus.sources import check_rereadable
 from bpeflow.errors import ConfigError
 from bpeflow.look.difference import (
     Block,
@@ -24,7 +25,7 @@ from bpeflow.look.difference import (
     compare_vocabs,
 )
 from bpeflow.look.render import join_tokens, output_console, print_fields, print_json, print_table
-from bpeflow.look.usage import count_pretokens, token_occurrences
+from bpeflow.look.usage import count_pretokens, count_settings, token_occurrences
 from bpeflow.look.vocabulary import list_tokens
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
@@ -62,8 +63,6 @@ def run_diff(options: Namespace) -> None:
     names = [*short_names(list(map(str, paths))).values()]
     if len(names) == 1:
         raise ConfigError(f"{paths[0]} is given twice: need two tokenizers")
-    if "-" in inputs:
-        raise ConfigError("standard input can be read only once: save it to a file, and give that as --input")
     with observing(options.quiet) as observer:
         first, second = (Tokenizer.from_pretrained(path) for path in paths)
         difference = compare_vocabs(first, second)
@@ -76,6 +75,7 @@ def run_diff(options: Namespace) -> None:
                 "blocks": [block for block in compare_texts(*explained) if block.differs],
             }
         if inputs:
+            check_rereadable(count_settings(first, {**settings, "input": inputs}).all_sources, "diff")
             counts = count_pretokens(first, inputs, observer, **settings)
             others = count_pretokens(second, inputs, observer, **settings) if difference.splits_differ else counts
             content["corpus"] = {

@@ -109,8 +109,13 @@ class Parser(argparse.ArgumentParser):
     def _refuse_unexpected(self, word: str, argv: Sequence[str]) -> NoReturn:
         """Raise `ConfigError` for an unknown flag, or for a word that belongs to no flag."""
         if word.startswith("-"):
+            from bpeflow.config.reading import command_with  # pydantic
+
             name = word.partition("=")[0]
-            self.error(f"unknown flag {name}{suggestion(name, self.flags)}")
+            command = command_with(name.lstrip("-"))
+            is_others = command and self.prog != f"bpeflow {command}"
+            where = f": a setting of {command}" if is_others else ""
+            self.error(f"unknown flag {name}{where}{suggestion(name, self.flags)}")
         why = ""
         for name in (given.partition("=")[0] for given in argv[: argv.index(word)]):
             if flag := self.flags.get(name):  # the last one before the word

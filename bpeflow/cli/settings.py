@@ -45,7 +45,8 @@ def add_settings(parser: Parser, model: type[BaseModel], without: Collection[str
         if setting.is_switch:
             kind = {"action": "store_const", "const": True}
         elif setting.is_list:
-            may_be_empty = get_origin(setting.annotation) is tuple  # not if one value may stand for the list
+            # Not if one value may stand for the list, and never the input.
+            may_be_empty = get_origin(setting.annotation) is tuple and setting.key != "input"
             kind |= {"nargs": "*" if may_be_empty else "+", "action": "extend"}
         groups[heading].add_argument(
             *setting.flags,

@@ -17,6 +17,7 @@ from pydantic import AliasChoices, BeforeValidator, ByteSize, model_validator
 from bpeflow._util.delimiters import END_OF_DOCUMENT, end_of_document
 from bpeflow._util.text import (
     BadRecordsPolicy,
+    InputFormat,
     InvalidUtf8Policy,
     NormalizerName,
     Pattern,
@@ -100,9 +101,7 @@ class SourceSettings(Frozen):
         None, "size of a random sample of documents to take instead of all", unset="no sampling", example="2gb"
     )
     seed: int = setting(0, "seed of the random sample", example=7)
-    format: Literal["auto", "text", "jsonl", "parquet"] | None = setting(
-        None, "input format", unset="input_format", example="jsonl"
-    )
+    format: InputFormat | None = setting(None, "input format", unset="input_format", example="jsonl")
     text_field: FieldPath | None = setting(
         None, "field or column of the text", unset="text_field of the corpus", example="content"
     )
@@ -129,7 +128,8 @@ class CorpusSettings(Frozen):
 
     input: Paths = _corpus(
         (),
-        "files, folders, globs, @lists, URLs, - for standard input, {stdlib} for the folder of Python's library",
+        "files, folders, globs, @lists, URLs, {stdlib} for the folder of Python's library, - for standard input (not "
+        "in evaluate and diff)",
         "A folder means all files in it but hidden ones, @list.txt the inputs listed in that file. gzip, bzip2, xz and "
         "zstandard are recognised by content.",
         example=["corpus/*.txt"],
@@ -144,7 +144,7 @@ class CorpusSettings(Frozen):
         example=[{"name": "books", "paths": "books/", "weight": 3}],
         flags=None,
     )
-    input_format: Literal["auto", "text", "jsonl", "parquet"] = _corpus(
+    input_format: InputFormat = _corpus(
         "auto", "format of the files, compressed or not: auto (by file name, else text), text, jsonl or parquet",
         example="jsonl",
     )  # fmt: skip

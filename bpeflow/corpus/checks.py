@@ -19,7 +19,7 @@ from bpeflow._util.text import format_count, format_size
 from bpeflow.corpus.compression import without_compression_suffix
 from bpeflow.corpus.documents import RECORD_END, DocumentStatistics, StreamChunk
 from bpeflow.corpus.files import BYTE_ORDER_MARK, InputFile, open_blocks, records
-from bpeflow.corpus.sources import Corpus, CorpusEntry
+from bpeflow.corpus.sources import Corpus
 from bpeflow.corpus.text_rules import Source, TextRules
 from bpeflow.errors import CorpusError, PatternTimeoutError
 from bpeflow.pretokenize.patterns import PUBLISHED_PATTERNS
@@ -67,7 +67,7 @@ class FirstLook:
     remedy: str | None
     undivided: bool = False
 
-    def look_at(self, entries: Iterable[CorpusEntry]) -> None:
+    def look_at(self, entries: Iterable[InputFile]) -> None:
         """Look at the largest file of each source, except streams that can be read only once (see `watch`).
 
         Raises:
@@ -93,7 +93,7 @@ class FirstLook:
             with closing(self._blocks(file)) as blocks:
                 self._check(file, blocks)
 
-    def watch(self, entry: CorpusEntry, chunks: Iterator[StreamChunk]) -> Iterator[StreamChunk]:
+    def watch(self, entry: InputFile, chunks: Iterator[StreamChunk]) -> Iterator[StreamChunk]:
         """Yield the chunks of an entry, and look at the first ones if the entry can be read only once."""
         first: list[bytearray] = []
         size = 0
@@ -210,7 +210,7 @@ def warn_of_empty_sources(sources: Sequence[Source], documents: DocumentStatisti
 
 def why_nothing(corpus: Corpus, documents: DocumentStatistics, pretokenizer: Pretokenizer) -> str:
     """Return which corpus has no pre-tokens, and why."""
-    files = [file for entry in corpus.entries for file in entry.files]
+    files = corpus.files
     left_out = documents.skipped_documents + documents.bad_records
     if not documents.documents and all(file.location == "iterable" for file in files):
         return "nothing to count: the iterable gave no documents; if it is a generator, was it used before?"

@@ -92,7 +92,7 @@ def sample_texts(values: Mapping[str, Any], wanted: int = SAMPLE_BYTES) -> dict[
     sources = [replace(source, bad_records="skip") for source in corpus.sources]
     rules = replace(TextRules.of(settings, sources), invalid_utf8="replace")
     reader = CorpusReader(rules, max(wanted // _PLACES, 1), _LONGEST)
-    local = [file for entry in corpus.entries for file in entry.files if file.location == "file"]
+    local = [file for file in corpus.files if file.location == "file"]
     size = max(sum(file.weight for file in local) // _PLACES, 1)
     texts: defaultdict[str, list[str]] = defaultdict(list)
     for number, source in enumerate(sources):

@@ -16,7 +16,7 @@ from importlib import import_module
 from io import BufferedReader
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Literal, Protocol
+from typing import Any, BinaryIO, Literal, Protocol
 
 from bpeflow._util.machine import load_extra
 from bpeflow._util.text import InvalidUtf8Policy
@@ -72,7 +72,7 @@ _DESCRIBED = (".bin", ".idx")
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file of a corpus, or a part of one.
+    """An entry of a corpus: a file, a part of one, or all files of a source from which a sample is drawn.
 
     Attributes:
         name: its path, its URL, or ``-``.
@@ -84,11 +84,13 @@ class InputFile:
         modified: modification time in nanoseconds when it was found; 0 if unknown.
         inode: its number on its volume when it was found; 0 if unknown.
         guessed: whether its name, not a setting, decided about the format.
-        begin: byte at which a part of plain text begins, a boundary (see `split.find_boundary`).
-        end: byte at which a part of plain text ends, also a boundary; None for the end of the file.
-        row_groups: for Parquet, the row groups to read; None for all.
-        row_group_bytes: the bytes of the file that the row groups take, approximately.
+        begin: byte at which a part of plain text begins, a boundary (see `split.find_boundary`), or the first row group
+            of a part of Parquet.
+        end: byte or row group at which the part ends; None for the end of the file.
+        part_bytes: bytes of the file that the part covers, of Parquet approximately; None if it is no part.
         documents: the documents of an iterable in place of a file.
+        sampled: the files of a source from which a sample is drawn, which one process reads from start to end. The
+            entry is named after the first.
     """
 
     name: str
@@ -102,21 +104,19 @@ class InputFile:
     guessed: bool = False
     begin: int = 0
     end: int | None = None
-    row_groups: tuple[int, ...] | None = None
-    row_group_bytes: int = 0
+    part_bytes: int | None = None
     documents: Iterable[Any] | None = field(default=None, repr=False, compare=False)
+    sampled: tuple[InputFile, ...] = ()
 
     @property
     def files(self) -> tuple[InputFile, ...]:
-        """The file itself: an entry of a corpus may have several."""
-        return (self,)
+        """The file, or the files of a sampled source."""
+        return self.sampled or (self,)
 
     @property
     def weight(self) -> int:
         """Bytes of input files that it covers; 0 if unknown."""
-        if self.row_groups is not None:
-            return self.row_group_bytes
-        return (self.size or 0 if self.end is None else self.end) - self.begin
+        return sum((file.size or 0) if file.part_bytes is None else file.part_bytes for file in self.files)
 
     @property
     def identity(self) -> str:
@@ -131,11 +131,12 @@ class InputFile:
     @property
     def main_process_only(self) -> bool:
         """Whether no other process can read it, and perhaps only once."""
-        return self.location in ("stdin", "iterable") or self.name.startswith("memory://")
+        return any(file.location in ("stdin", "iterable") or file.name.startswith("memory://") for file in self.files)
 
     def absolute(self) -> InputFile:
-        """Return it with an absolute path, for processes that run in another folder."""
-        return replace(self, name=str(Path(self.name).absolute())) if self.location == "file" else self
+        """Return it with absolute paths, for processes that run in another folder."""
+        name = str(Path(self.name).absolute()) if self.location == "file" else self.name
+        return replace(self, name=name, sampled=tuple(file.absolute() for file in self.sampled))
 
     def open(self) -> AbstractContextManager[BinaryIO]:
         """Open the file, which must not be standard input, without decompressing it."""
@@ -144,37 +145,6 @@ class InputFile:
             opened: AbstractContextManager[BinaryIO] = fsspec.open(self.name, "rb")
             return opened
         return open(self.name, "rb")  # noqa: PTH123 -- a corpus may have millions of files
-
-
-@dataclass(frozen=True, slots=True)
-class SampledFiles:
-    """The files of a source from which a sample is drawn, which one process reads from start to end.
-
-    Attributes:
-        files: the files, at least one.
-    """
-
-    files: tuple[InputFile, ...]
-    plain: ClassVar[bool] = False
-
-    @property
-    def source(self) -> int:
-        """Number of the source."""
-        return self.files[0].source
-
-    @property
-    def weight(self) -> int:
-        """Bytes of input files that it covers."""
-        return sum(file.weight for file in self.files)
-
-    @property
-    def main_process_only(self) -> bool:
-        """Whether only the calling process can read one of the files."""
-        return any(file.main_process_only for file in self.files)
-
-    def absolute(self) -> SampledFiles:
-        """Return it with the absolute paths of its local files."""
-        return SampledFiles(tuple(file.absolute() for file in self.files))
 
 
 class StandardInput:

@@ -11,24 +11,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase, translate
 from pathlib import Path, PurePath
-from typing import Any, Literal
+from typing import Any
 
 from bpeflow._util.machine import load_extra
-from bpeflow._util.text import InvalidUtf8Policy, short_repr
+from bpeflow._util.text import InputFormat, InvalidUtf8Policy, short_repr
 from bpeflow.corpus.compression import without_compression_suffix
 from bpeflow.corpus.files import (
     STDIN,
     Format,
     InputFile,
     Location,
-    SampledFiles,
     convert_errors,
     open_blocks,
     standard_input,
 )
 from bpeflow.errors import CorpusError, CorpusNotFoundError
 
-InputFormat = Literal["auto", "text", "jsonl", "parquet"]
 _FORMATS: dict[str, Format] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(//|:)")
 
@@ -53,20 +51,18 @@ class InputRules:
         exclude: globs of files to leave out.
         format: the format of all inputs; ``auto`` goes by the ends of their names.
         source: number of the source.
-        sampled: whether a sample is drawn from the source, in which case all of it is read as a stream.
         invalid_utf8: how to handle input that is not UTF-8, and files of other formats (see `Blocks.check`).
-        in_order: whether inputs stay in the order in which they are named. A sample is always drawn from sorted inputs.
+        in_order: whether inputs stay in the order in which they are named.
     """
 
     exclude: Sequence[str] = ()
     format: InputFormat = "auto"
     source: int = 0
-    sampled: bool = False
     invalid_utf8: InvalidUtf8Policy = "error"
     in_order: bool = False
 
 
-def find_inputs(inputs: Sequence[str | Path], rules: InputRules) -> list[InputFile | SampledFiles]:
+def find_inputs(inputs: Sequence[str | Path], rules: InputRules) -> list[InputFile]:
     """Find the inputs of a source.
 
     An input is one of
@@ -101,7 +97,7 @@ def find_inputs(inputs: Sequence[str | Path], rules: InputRules) -> list[InputFi
         raise CorpusError("no input is given; name at least one file, folder or glob")
     named = [found for entry in inputs for path in _listed(entry) for found in _expand_input(path)]
     kept = _without_excluded(named, rules.exclude) if rules.exclude else named
-    if rules.sampled or not rules.in_order:
+    if not rules.in_order:
         kept.sort(key=lambda found: (_ORDER.index(found[0]), found[1]))
     files: dict[str, InputFile] = {}
     for location, path, size in kept:
@@ -109,7 +105,7 @@ def find_inputs(inputs: Sequence[str | Path], rules: InputRules) -> list[InputFi
         key = os.path.realpath(name) if location == "file" else name
         if key not in files:
             files[key] = _input_file(name, location, size, rules)
-    return [SampledFiles(tuple(files.values()))] if rules.sampled else [*files.values()]
+    return [*files.values()]
 
 
 def _without_excluded(named: list[_Found], exclude: Sequence[str]) -> list[_Found]:

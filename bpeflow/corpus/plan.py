@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from bpeflow.corpus.files import InputFile, records
-from bpeflow.corpus.sources import CorpusEntry
 
 
 @dataclass(frozen=True, order=True)
@@ -29,7 +28,7 @@ class SegmentPlan:
         find_boundary: returns the first position in a file, at or after a given offset, where it may be divided.
     """
 
-    entries: Sequence[CorpusEntry]
+    entries: Sequence[InputFile]
     size: int
     find_boundary: Callable[[InputFile, int], int]
 
@@ -45,10 +44,10 @@ class SegmentPlan:
             entry, offset = self.entries[number], begin.offset if number == begin.entry else 0
             if left <= 0:
                 return Position(number, 0)
-            if isinstance(entry, InputFile) and entry.plain and entry.weight - offset > left:
+            if entry.plain and entry.weight - offset > left:
                 end = self.find_boundary(entry, offset + left)
                 return Position(number, end) if end < entry.weight else Position(number + 1, 0)
-            if isinstance(entry, InputFile) and entry.format == "parquet" and (offset or entry.weight > left):
+            if entry.format == "parquet" and (offset or entry.weight > left):
                 for group, part in enumerate(_row_groups(entry)[offset:], offset):
                     if left <= 0:
                         return Position(number, group)
@@ -57,7 +56,7 @@ class SegmentPlan:
                 left -= entry.weight - offset
         return self.end
 
-    def parts(self) -> Iterator[list[CorpusEntry]]:
+    def parts(self) -> Iterator[list[InputFile]]:
         """Yield the entries of each segment."""
         position = Position()
         while position < self.end:
@@ -65,14 +64,14 @@ class SegmentPlan:
             yield self.entries_of(position, end)
             position = end
 
-    def entries_of(self, begin: Position, end: Position) -> list[CorpusEntry]:
+    def entries_of(self, begin: Position, end: Position) -> list[InputFile]:
         """Return the entries between two positions. A file that is only partly between them is cut."""
-        parts: list[CorpusEntry] = []
+        parts: list[InputFile] = []
         for number in range(begin.entry, min(end.entry + 1, len(self.entries))):
             entry = self.entries[number]
             first = begin.offset if number == begin.entry else 0
             last = end.offset if number == end.entry else None
-            if isinstance(entry, InputFile) and (first or last):
+            if first or last:
                 parts += _part(entry, first, last)
             elif last is None:
                 parts.append(entry)
@@ -93,7 +92,7 @@ class SegmentPart:
     number: int
     begin: Position
     end: Position
-    entries: list[CorpusEntry]
+    entries: list[InputFile]
 
     @property
     def weight(self) -> int:
@@ -116,12 +115,12 @@ def _row_groups(file: InputFile) -> list[InputFile]:
     return groups
 
 
-def _part(file: InputFile, first: int, last: int | None) -> list[CorpusEntry]:
+def _part(file: InputFile, first: int, last: int | None) -> list[InputFile]:
     """Return the part of a file from one byte or row group to another, if it has any."""
     if file.plain:
         end = file.weight if last is None else last
-        return [replace(file, begin=first, end=end)] if first < end else []
-    groups = _row_groups(file)[first:last]
-    numbers = tuple(number for group in groups for number in group.row_groups or ())
-    size = sum(group.weight for group in groups)
-    return [replace(file, row_groups=numbers, row_group_bytes=size)] if numbers else []
+        size = end - first
+    else:
+        groups = _row_groups(file)[first:last]
+        end, size = first + len(groups), sum(group.weight for group in groups)
+    return [replace(file, begin=first, end=end, part_bytes=size)] if first < end else []

@@ -12,8 +12,7 @@ from typing import Any
 
 from bpeflow.corpus.checks import FirstLook
 from bpeflow.corpus.documents import Chunk, StreamChunk
-from bpeflow.corpus.files import InputFile, SampledFiles, open_blocks, records
-from bpeflow.corpus.sources import CorpusEntry
+from bpeflow.corpus.files import InputFile, open_blocks, records
 from bpeflow.corpus.split import cut_text, line_rules, plan_chunks
 from bpeflow.corpus.text_rules import TextRules
 
@@ -39,31 +38,31 @@ class CorpusReader:
     longest: int = LONGEST_TEXT
     look: FirstLook | None = None
 
-    def read(self, entries: Iterable[CorpusEntry]) -> Iterator[Chunk]:
+    def read(self, entries: Iterable[InputFile]) -> Iterator[Chunk]:
         """Yield the chunks of all entries. Of plain files, only the ends of chunks are read.
 
         Raises:
             CorpusError: an entry cannot be read. The message has its name and the position in it.
         """
         for entry in entries:
-            if isinstance(entry, InputFile) and entry.plain:
+            if entry.plain:
                 yield from self._planned(entry)
             elif self.look is None:
                 yield from self._streamed(entry)
             else:
                 yield from self.look.watch(entry, self._streamed(entry))
 
-    def plan(self, entries: Iterable[CorpusEntry]) -> Iterator[Chunk | CorpusEntry]:
+    def plan(self, entries: Iterable[InputFile]) -> Iterator[Chunk | InputFile]:
         """Yield the chunks of plain files, and the streams, to be read by other processes with `read_streams`."""
         for entry in entries:
-            if isinstance(entry, InputFile) and entry.plain:
+            if entry.plain:
                 yield from self._planned(entry)
-            elif isinstance(entry, InputFile) and entry.format == "parquet":
+            elif entry.format == "parquet":
                 yield from records().row_groups(entry)  # which can be read in parallel
             else:
                 yield entry
 
-    def read_streams(self, items: Iterable[Chunk | CorpusEntry]) -> Iterator[Chunk]:
+    def read_streams(self, items: Iterable[Chunk | InputFile]) -> Iterator[Chunk]:
         """Replace each stream among the items by its chunks. Raises as `read` does."""
         for item in items:
             if isinstance(item, Chunk):
@@ -74,9 +73,9 @@ class CorpusReader:
     def _planned(self, file: InputFile) -> Iterator[Chunk]:
         return plan_chunks(file, self.chunk_size, self.rules, self.longest)
 
-    def _streamed(self, entry: CorpusEntry) -> Iterator[StreamChunk]:
-        if isinstance(entry, SampledFiles):
-            return self._sampled(entry.files)
+    def _streamed(self, entry: InputFile) -> Iterator[StreamChunk]:
+        if entry.sampled:
+            return self._sampled(entry.sampled)
         if entry.documents is not None or entry.format == "parquet":
             return self._gathered(self._documents(entry), entry)
         return self._cut(entry, self.rules)

@@ -254,13 +254,15 @@ def iterable_texts(documents: Iterable[Any], rules: TextRules) -> Iterator[Recor
 
 def row_groups(file: InputFile) -> list[InputFile]:
     """Return one stream for each row group of a file or a part of one, so that several can be read in parallel."""
-    groups = file.row_groups
-    if groups is None:
+    end = file.end
+    if end is None:
         with _open(file) as parquet:
-            groups = tuple(range(parquet.num_row_groups))
+            end = parquet.num_row_groups
+    groups = range(file.begin, end)
     ends = [file.weight * number // max(len(groups), 1) for number in range(len(groups) + 1)]
-    parts = (end - begin for begin, end in pairwise(ends))
-    return [replace(file, row_groups=(group,), row_group_bytes=part) for group, part in zip(groups, parts, strict=True)]
+    sizes = (end - begin for begin, end in pairwise(ends))
+    parts = zip(groups, sizes, strict=True)
+    return [replace(file, begin=group, end=group + 1, part_bytes=size) for group, size in parts]
 
 
 def parquet_texts(file: InputFile, rules: TextRules) -> Iterator[RecordText]:
@@ -268,15 +270,18 @@ def parquet_texts(file: InputFile, rules: TextRules) -> Iterator[RecordText]:
 
     Raises `CorpusError`, with the file, if it is damaged or has no column of strings of that name.
     """
-    pyarrow = _load_pyarrow()
-    column = rules.sources[file.source].text_field
+    column = ".".join(rules.sources[file.source].text_field)
     with _open(file) as parquet:
-        fields = _find_column(parquet.schema_arrow, column, file.name, pyarrow)
-        groups = range(parquet.num_row_groups) if file.row_groups is None else file.row_groups
-        for group in groups:
+        columns = [parquet.schema.column(number).path for number in range(len(parquet.schema))]
+        if column not in columns:
+            raise CorpusError(
+                f"{file.name}: no column {column!r} (found: {format_names(columns)}); set text_field to the column "
+                "with the text"
+            )
+        for group in range(file.begin, parquet.num_row_groups if file.end is None else file.end):
             row = sum(parquet.metadata.row_group(earlier).num_rows for earlier in range(group))
-            for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=[group], columns=[".".join(column)]):
-                for value in _values(batch, fields, pyarrow):
+            for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=[group], columns=[column]):
+                for value in _values(batch, f"{file.name}: the column {column!r}"):
                     row += 1
                     where = f"{file.name}: row {row:,}"
                     if value is None:
@@ -285,34 +290,16 @@ def parquet_texts(file: InputFile, rules: TextRules) -> Iterator[RecordText]:
                         yield encode_document(value, where, rules.invalid_utf8)
 
 
-def _values(batch: Any, fields: Sequence[str], pyarrow: Any) -> Any:
+def _values(batch: Any, column: str) -> Any:
+    pyarrow = _load_pyarrow()
     array = batch.column(0)
-    for name in fields:
-        array = pyarrow.compute.struct_field(array, name)
+    while pyarrow.types.is_struct(array.type):  # only the field with the text was read
+        array = pyarrow.compute.struct_field(array, 0)
     if pyarrow.types.is_dictionary(array.type):
         array = array.dictionary_decode()
+    if str(array.type) not in _TEXT_TYPES:
+        raise CorpusError(f"{column} holds {array.type}, not strings; set text_field to one of strings")
     return array.cast(pyarrow.large_binary()).to_pylist()
-
-
-def _find_column(schema: Any, column: Sequence[str], name: str, pyarrow: Any) -> Sequence[str]:
-    """Return the fields that lead from a column of the schema to the text: none if its name is the whole path."""
-    path = ".".join(column)
-    fields = {field.name: field.type for field in schema}
-    kind: Any = fields.get(path)
-    nested: Sequence[str] = ()
-    if kind is None:
-        nested = column[1:]
-        for depth, part in enumerate(column):
-            if part not in fields:
-                raise CorpusError(
-                    f"{name}: no column {'.'.join(column[: depth + 1])!r} (found: {format_names(fields)}); set "
-                    "text_field to the column with the text"
-                )
-            kind = fields[part]
-            fields = {f.name: f.type for f in kind} if pyarrow.types.is_struct(kind) else {}
-    if str(kind.value_type if pyarrow.types.is_dictionary(kind) else kind) not in _TEXT_TYPES:
-        raise CorpusError(f"{name}: the column {path!r} holds {kind}, not strings; set text_field to one of strings")
-    return nested
 
 
 @contextmanager

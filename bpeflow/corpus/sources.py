@@ -5,19 +5,19 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from bpeflow._util.text import format_size, short_repr
-from bpeflow.corpus.files import InputFile, SampledFiles
+from bpeflow.corpus.files import STDIN, InputFile
 from bpeflow.corpus.find import InputRules, check_is_path, find_inputs
 from bpeflow.corpus.text_rules import FLATTEN_REMEDY, Sample, Source
 from bpeflow.errors import ConfigError, CorpusError, InputTypeError
 
 if TYPE_CHECKING:
-    from bpeflow.config import CorpusSettings  # pydantic, which workers do without
+    from bpeflow.config import CorpusSettings, SourceSettings  # pydantic, which workers do without
 
     AnyCorpusSettings = TypeVar("AnyCorpusSettings", bound=CorpusSettings)
 
@@ -38,10 +38,6 @@ _SIZES = {
 _MOST_PIECES = 10_000
 
 
-#: What a corpus consists of.
-CorpusEntry = InputFile | SampledFiles
-
-
 @dataclass(frozen=True)
 class Corpus:
     """A corpus whose files have been found.
@@ -52,10 +48,15 @@ class Corpus:
     """
 
     sources: list[Source]
-    entries: list[CorpusEntry] = field(repr=False)
+    entries: list[InputFile] = field(repr=False)
 
     @property
-    def streams(self) -> list[CorpusEntry]:
+    def files(self) -> list[InputFile]:
+        """All files, and iterables in place of files."""
+        return [file for entry in self.entries for file in entry.files]
+
+    @property
+    def streams(self) -> list[InputFile]:
         """The entries that are read as streams."""
         return [entry for entry in self.entries if not entry.plain]
 
@@ -72,13 +73,11 @@ class Corpus:
     @property
     def total_bytes(self) -> int | None:
         """The total size of all files; None if the size of any is unknown."""
-        sizes = [file.size for entry in self.entries for file in entry.files]
-        return None if None in sizes else self.known_bytes
+        return None if any(file.size is None for file in self.files) else self.known_bytes
 
     def file_counts(self) -> list[int]:
         """Return the number of files of each source."""
-        files = (file for entry in self.entries for file in entry.files if file.location != "iterable")
-        counts = Counter(file.source for file in files)
+        counts = Counter(file.source for file in self.files if file.location != "iterable")
         return [counts[number] for number in range(len(self.sources))]
 
     def check_distributable(self) -> None:
@@ -133,29 +132,33 @@ def find_corpus(settings: CorpusSettings, documents: Iterable[Any] | None = None
         entry = InputFile(DOCUMENTS, None, location="iterable", documents=documents)
         return Corpus([Source(text_field=fields, bad_records=settings.bad_records)], [entry])
     sources: list[Source] = []
-    entries: list[CorpusEntry] = []
+    entries: list[InputFile] = []
     weights, _ = settings.whole_weights
     for number, source in enumerate(settings.all_sources):
         rules = InputRules(
             exclude=(*settings.exclude, *source.exclude),
             format=source.format or settings.input_format,
             source=number,
-            sampled=source.max_bytes is not None,
             invalid_utf8=settings.invalid_utf8,
-            in_order=in_order,
+            in_order=in_order and source.max_bytes is None,  # a sample is of files in sorted order
         )
         try:
-            entries += find_inputs(source.paths, rules)
+            files = find_inputs(source.paths, rules)
         except CorpusError as error:
             if not settings.sources:
                 raise
             name = source.name if len(source.name) < 80 else short_repr(source.name)
             raise type(error)(f"source {name}: {error}") from None
+        sample = None
+        if source.max_bytes is not None:
+            sample = Sample(int(source.max_bytes), source.seed)
+            files = [replace(files[0], format="text", plain=False, sampled=tuple(files))]
+        entries += files
         sources.append(
             Source(
                 name=source.name,
                 weight=weights[number],
-                sample=None if source.max_bytes is None else Sample(int(source.max_bytes), source.seed),
+                sample=sample,
                 text_field=_split_path(source.text_field or settings.text_field),
                 bad_records=settings.bad_records,
             )
@@ -168,32 +171,40 @@ def _split_path(names: str) -> tuple[str, ...]:
     return tuple(names.split("."))
 
 
-def _check_stdin(entries: list[CorpusEntry]) -> None:
+def check_rereadable(sources: Iterable[SourceSettings], reader: str) -> None:
+    """Raise `ConfigError` if standard input is one of the sources, which `reader` (for messages) reads repeatedly."""
+    if any(STDIN in source.paths for source in sources):
+        _refuse_stdin(f"{reader} reads the corpus several times")
+
+
+def _check_stdin(entries: list[InputFile]) -> None:
     """Raise `ConfigError` if standard input is used in a way that takes more than one pass from start to end."""
     readers = [entry for entry in entries if any(file.location == "stdin" for file in entry.files)]
     if len(readers) > 1:
-        raise ConfigError("- (standard input) is named by several sources, but can be read only once")
+        _refuse_stdin("several sources name it")
     for entry in readers:
-        sampled = isinstance(entry, SampledFiles)
-        if sampled or entry.files[0].format == "parquet":
-            reason = "max_bytes has to read its source twice" if sampled else "Parquet is read from its end"
-            raise ConfigError(f"- (standard input): {reason}; save it to a file first")
+        if entry.sampled or entry.format == "parquet":
+            _refuse_stdin("max_bytes reads its source twice" if entry.sampled else "Parquet is read from its end")
 
 
-def stream_parts(entries: Iterable[CorpusEntry]) -> int:
+def _refuse_stdin(reason: str) -> NoReturn:
+    raise ConfigError(f"standard input can be read only once, but {reason}: save it to a file, and name that")
+
+
+def stream_parts(entries: Iterable[InputFile]) -> int:
     """Return an upper bound on the streams that can be read in parallel.
 
     A Parquet file counts as 100, because its number of row groups is not known yet.
     """
-    return sum(100 if entry.files[0].format == "parquet" else 1 for entry in entries if not entry.plain)
+    return sum(100 if entry.format == "parquet" else 1 for entry in entries if not entry.plain)
 
 
-def longest_first(entries: Iterable[CorpusEntry]) -> list[CorpusEntry]:
+def longest_first(entries: Iterable[InputFile]) -> list[InputFile]:
     """Return the entries with the longest streams first, because those take longest, and the files last."""
     return sorted(entries, key=lambda entry: 0 if entry.plain else -1 - entry.weight)
 
 
-def check_unchanged(entries: Iterable[CorpusEntry], remedy: str, may_grow: bool = False) -> None:
+def check_unchanged(entries: Iterable[InputFile], remedy: str, may_grow: bool = False) -> None:
     """Check that no local file was changed or replaced since it was found.
 
     Args:

@@ -22,7 +22,6 @@ from bpeflow._util.atomic import read_json, sync_folder, write_json
 from bpeflow._util.text import Pattern, format_count
 from bpeflow.config import CountSettings
 from bpeflow.corpus.files import InputFile
-from bpeflow.corpus.sources import CorpusEntry
 from bpeflow.errors import ResumeError
 from bpeflow.pretokenize.normalizer import UNICODE_VERSION
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS, NAMED_REGEXES
@@ -85,7 +84,7 @@ class Fingerprint:
         settings: CountSettings,
         regex: Pattern,
         unicode: str,
-        entries: Sequence[CorpusEntry],
+        entries: Sequence[InputFile],
         units: str | None = None,
     ) -> Fingerprint:
         """Return the fingerprint of a corpus and its settings.
@@ -112,7 +111,7 @@ class Fingerprint:
         return cls.of_files(values, entries)
 
     @classmethod
-    def of_files(cls, settings: Mapping[str, Any], entries: Sequence[CorpusEntry]) -> Fingerprint:
+    def of_files(cls, settings: Mapping[str, Any], entries: Sequence[InputFile]) -> Fingerprint:
         """Return the fingerprint of settings, as JSON values, and of the files of a corpus."""
         return cls(settings, [_input(file) for entry in entries for file in entry.files])
 

@@ -19,8 +19,9 @@ from bpeflow import flow
 from bpeflow._util.machine import available_cores
 from bpeflow.config import CountSettings
 from bpeflow.corpus.checks import FirstLook
+from bpeflow.corpus.files import InputFile
 from bpeflow.corpus.reader import CorpusReader
-from bpeflow.corpus.sources import CorpusEntry, longest_first, stream_parts
+from bpeflow.corpus.sources import longest_first, stream_parts
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.budget import MemoryBudget, longest_text
 from bpeflow.counting.counter import ChunkCounter
@@ -147,7 +148,7 @@ class PipelineBuilder:
         """The longest text that cannot be divided."""
         return longest_text(self.rules, self.settings.memory_limit)
 
-    def counting(self, entries: Sequence[CorpusEntry], shared: SharedTables | None = None) -> Pipeline:
+    def counting(self, entries: Sequence[InputFile], shared: SharedTables | None = None) -> Pipeline:
         """Return a pipeline that counts these entries of the corpus.
 
         Its results are the sums of all partitions. Threads may leave them in `shared` instead.

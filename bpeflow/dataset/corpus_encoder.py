@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from bpeflow import flow
 from bpeflow.corpus.checks import FirstLook
 from bpeflow.corpus.documents import Chunk, Document, DocumentStatistics
+from bpeflow.corpus.files import InputFile
 from bpeflow.corpus.open_chunk import ChunkBuffer, OpenChunk, open_chunk
 from bpeflow.corpus.reader import CorpusReader
-from bpeflow.corpus.sources import Corpus, CorpusEntry
+from bpeflow.corpus.sources import Corpus
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.budget import longest_text
 from bpeflow.dataset.token_file import Ids
@@ -272,7 +273,7 @@ class CorpusEncoder:
 
 
 def _numbered_chunks(
-    reader: CorpusReader, entries: Sequence[CorpusEntry], begin: Place
+    reader: CorpusReader, entries: Sequence[InputFile], begin: Place
 ) -> Iterator[tuple[int, Place, Chunk]]:
     """Number the chunks from a place on, so that their order can be restored, and add the place after each.
 

@@ -143,7 +143,7 @@ def encode_file(
     facts = _describe(work, end, tokens)
     finish_publishing(tokens)
     outputs = [file for existing in tokens.existing_files() for file in tokens.files_of(existing)]
-    check_not_input(outputs, [file.name for entry in corpus.entries for file in entry.files])
+    check_not_input(outputs, [file.name for file in corpus.files])
     if (finished := _finished(work, tokens, facts)) is not None:
         log.info("%s is complete: nothing left to do", tokens.path)
         return finished
@@ -264,7 +264,7 @@ def _describe(work: CorpusEncoder, end_token: str | None, tokens: TokenSet) -> d
             **({"normalizer": tokenizer.normalizer} if tokenizer.normalizer else {}),
         },
         "end_token": None if end_token is None else {"text": end_token, "id": encoder.end_id},
-        "input": [{"path": file.name, "bytes": file.size} for entry in work.corpus.entries for file in entry.files],
+        "input": [{"path": file.name, "bytes": file.size} for file in work.corpus.files],
         "settings": {
             **tokens.options.to_json({*EncodeSettings.model_fields} - _NOT_IN_FINGERPRINT),
             "dtype": tokens.dtype,

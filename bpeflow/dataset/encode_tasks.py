@@ -15,8 +15,9 @@ from pathlib import Path
 from secrets import token_hex
 
 from bpeflow._util.atomic import name_errors
+from bpeflow.corpus.files import InputFile
 from bpeflow.corpus.plan import SegmentPlan
-from bpeflow.corpus.sources import Corpus, CorpusEntry, check_unchanged
+from bpeflow.corpus.sources import Corpus, check_unchanged
 from bpeflow.corpus.split import find_boundary
 from bpeflow.counting.cluster import OTHER_FILE_REMEDY, connect, task_folder
 from bpeflow.dataset.corpus_encoder import CorpusEncoder, EncodedChunk, Place
@@ -34,7 +35,7 @@ class EncodeTasks:
     folder: Path
     encoder: CorpusEncoder
 
-    def encode_part(self, entries: list[CorpusEntry]) -> str:
+    def encode_part(self, entries: list[InputFile]) -> str:
         """Encode a part of the corpus, and return the name of a file with its pickled chunks.
 
         Raises as `encode_file` does.
@@ -72,7 +73,7 @@ def encoded_chunks(work: CorpusEncoder, tokens: TokenSet, begin: Place) -> Itera
                 following += 1
 
 
-def _parts(work: CorpusEncoder, size: int) -> Iterator[list[CorpusEntry]]:
+def _parts(work: CorpusEncoder, size: int) -> Iterator[list[InputFile]]:
     """Divide a corpus into parts of about `size` bytes."""
     boundary = partial(find_boundary, rules=work.encoder.rules)
     return SegmentPlan([entry.absolute() for entry in work.corpus.entries], size, boundary).parts()

@@ -154,10 +154,12 @@ def finished_encoding(corpus: Corpus, tokens: TokenSet, facts: Mapping[str, Any]
             first.facts["settings"],
             [[file["path"], file["bytes"], None] for file in first.facts["input"]],
         )
-        read = (file for entry in corpus.entries for file in entry.files)
         now = Fingerprint(
             facts["settings"],
-            [[file.name, file.size, file.modified if (file.modified or 0) > written else None] for file in read],
+            [
+                [file.name, file.size, file.modified if (file.modified or 0) > written else None]
+                for file in corpus.files
+            ],
         )
         if changes := now.differences(earlier):
             reason = f", and is of something else ({'; '.join(changes)})"

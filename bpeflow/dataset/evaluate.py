@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 from bpeflow._util.text import as_path, short_names
 from bpeflow.config import CorpusSettings, CountSettings, SourceSettings, make_settings
 from bpeflow.config.settings import UNNAMED_SOURCE
-from bpeflow.corpus.files import STDIN
 from bpeflow.corpus.open_chunk import open_chunk
 from bpeflow.corpus.reader import CorpusReader
-from bpeflow.corpus.sources import DOCUMENTS, each_document_once, split_off_documents
+from bpeflow.corpus.sources import DOCUMENTS, check_rereadable, each_document_once, split_off_documents
 from bpeflow.counting.budget import longest_text
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.dataset.corpus_encoder import ChunkEncoder
@@ -179,8 +178,7 @@ def _sources(values: Mapping[str, Any]) -> tuple[SourceSettings, ...]:
         else:
             log.warning("%s is named more than once, and read once", entry)
     settings = each_document_once(make_settings(CorpusSettings, {**values, "input": sources}))
-    if any(STDIN in source.paths for source in settings.sources):
-        raise ConfigError("standard input can be read only once: save it to a file, and give that as input")
+    check_rereadable(settings.sources, "evaluate")
     return settings.sources
 
 

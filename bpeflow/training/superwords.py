@@ -21,7 +21,6 @@ from typing import Any
 
 from bpeflow._util.text import Pattern, format_size
 from bpeflow.config import Settings
-from bpeflow.corpus.files import STDIN
 from bpeflow.errors import ConfigError
 from bpeflow.formats import any_format as formats
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
@@ -99,15 +98,6 @@ def load_first_stage(settings: Settings, counted_in: Path | None) -> TokenizerSp
             "is, or train from the corpus"
         )
     return base
-
-
-def check_rereadable(settings: Settings) -> None:
-    """Raise `ConfigError` for standard input, as the corpus is read once for each stage."""
-    if any(STDIN in source.paths for source in settings.all_sources):
-        raise ConfigError(
-            "superwords: the corpus is read twice, once for each stage, and standard input can be read only once: "
-            "write it to a file"
-        )
 
 
 def rereadable(documents: Iterable[Any], limit: int = SMALL_ITERATOR) -> Iterable[Any]:

@@ -17,7 +17,7 @@ from bpeflow._util.delimiters import END_OF_DOCUMENT
 from bpeflow._util.text import Described, as_path, short_repr
 from bpeflow.backends import choose_backend
 from bpeflow.config import EngineSettings, Settings, load_values
-from bpeflow.corpus.sources import split_off_documents
+from bpeflow.corpus.sources import check_rereadable, split_off_documents
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, InputTypeError
@@ -57,7 +57,6 @@ from bpeflow.run_dir.run_files import (
 from bpeflow.run_dir.summary import describe_run
 from bpeflow.training.learn import LearnedMerges, learn_with_settings
 from bpeflow.training.superwords import (
-    check_rereadable,
     check_second_pattern,
     first_stage_settings,
     first_stage_vocab,
@@ -257,7 +256,7 @@ class _Training:
         settings, self._base = resolve_initial(settings, base)
         self._settings = self._counting = settings
         if settings.superwords:
-            check_rereadable(settings)
+            check_rereadable(settings.all_sources, "a training with superwords")
             self._counting = second_stage_settings(settings)
             if self._base is None:
                 self._settings = settings.model_copy(update={"transition_size": settings.transition})

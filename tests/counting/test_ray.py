@@ -28,8 +28,8 @@ from word_corpus import write_words
 
 from bpeflow.cli.main import main
 from bpeflow.config import CountSettings, EngineSettings, make_settings
+from bpeflow.corpus.files import InputFile
 from bpeflow.corpus.plan import SegmentPart
-from bpeflow.corpus.sources import CorpusEntry
 from bpeflow.counting import ray_tasks
 from bpeflow.counting.cluster import Cluster, connect
 from bpeflow.counting.count import CorpusCounter, CorpusCounts
@@ -303,7 +303,7 @@ def test_a_path_that_a_node_does_not_see(
 class DyingEncoding(EncodeTasks):
     """Tasks that die when they have written their file, once."""
 
-    def encode_part(self, entries: list[CorpusEntry]) -> str:
+    def encode_part(self, entries: list[InputFile]) -> str:
         dies = first_time(self.folder.parent.parent / "died")
         return str(run_and_die("end", super().encode_part, entries)) if dies else super().encode_part(entries)
 

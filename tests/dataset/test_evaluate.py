@@ -140,7 +140,10 @@ def test_an_iterable_of_documents_is_a_corpus(kind: Any) -> None:
 
 @pytest.mark.parametrize("inputs", ["-", [{"paths": ["-", "file"]}]])
 def test_standard_input_is_refused(inputs: Any) -> None:
-    with pytest.raises(ConfigError, match="standard input can be read only once: save it to a file"):
+    with pytest.raises(
+        ConfigError,
+        match="standard input can be read only once, but evaluate reads the corpus several times: save it to a file",
+    ):
         evaluate(make_tokenizer(), inputs)
 
 

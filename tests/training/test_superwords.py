@@ -362,7 +362,7 @@ def test_merging_again_begins_with_the_first_stage_beside_the_counts(tmp_path: P
         ({"transition_size": 400}, "not between 257"),
         ({"transition_size": 256}, "not between 257"),
         ({"skip_merge": True}, "skip_merge and superwords"),
-        ({"input": "-"}, "standard input can be read only once"),
+        ({"input": "-"}, "standard input can be read only once, but a training with superwords"),
         ({"superwords": False, "max_words": 3}, "max_words: has no effect without superwords"),
         ({"superwords": False, "transition_size": 300}, "transition_size: has no effect without superwords"),
         ({"init_from": "x", "transition_size": 300}, "with init_from, superwords begin at that tokenizer's size"),
