@@ -1,4 +1,4 @@
-"""Script: encode over an earlier encoding, and kill it at its file operations, a few operations later each time.
+"""Script: encode over an earlier encoding, and kill it at its file operations, up to seven operations later each time.
 
 `test_crash_encode_kills` runs this script in a process of its own (see `killed_runs`). After each kill, whoever finds
 the first token file finds all files of the earlier encoding or all of the new one. Encoding again gives the same bytes
@@ -65,6 +65,8 @@ def main() -> None:
     name = "c.npy" if work["options"].get("format") == "npy" else "c.bin"
     earlier, unbroken = folder / "earlier", folder / "unbroken"
     earlier.mkdir()
+    (folder / "warm").mkdir()
+    tokenizer.encode_file(work["earlier"], folder / "warm" / name, num_threads=1)  # no child has to import modules
     encode(tokenizer, work["earlier"], earlier / name, work["earlier_options"], None)
     shutil.copytree(earlier, unbroken)
     assert not encode(tokenizer, work["input"], unbroken / name, work["options"], None)
@@ -74,7 +76,7 @@ def main() -> None:
     sidecars = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("alone/*.json")]
     [first] = {facts.get("set", {}).get("first", name) for facts in sidecars}
     kills = kept = published = resumed = 0
-    for step in accumulate(choose.randint(1, 4) for _ in count()):
+    for step in accumulate(choose.randint(1, 7) for _ in count()):
         out = Path(shutil.copytree(earlier, folder / "killed"))
         killed = encode(tokenizer, work["input"], out / name, work["options"], step)
         found = files(out)

@@ -206,9 +206,9 @@ def apply(change: Change, names: Names) -> None:
     for name, file in change.items():
         if file is not None:
             names[name] = file
-            continue
-        for removed in [known for known in names if f"{known}/".startswith(f"{name}/")]:
-            del names[removed]
+        elif names.pop(name, FOLDER) == FOLDER:  # or a folder whose own name was lost
+            for inside in [known for known in names if known.startswith(f"{name}/")]:
+                del names[inside]
 
 
 def folder_of(name: str) -> str:

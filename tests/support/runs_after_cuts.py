@@ -108,13 +108,14 @@ class Case:
 
 
 def cases(moments: list[Moment], choose: random.Random, most: int) -> list[Case]:
-    """Choose `most` different cases.
+    """Choose `most` different cases, of four times as many moments.
 
     The first is the state before the run. Half are durable states of moments or states of the end, which matter most.
     """
     found: dict[object, Case] = {}
     wanted: dict[object, None] = {}
-    for moment in moments:
+    between = choose.sample(moments[1:-1], min(4 * most, len(moments) - 2))
+    for moment in (moments[0], *between, moments[-1]):
         for description, tree in moment.trees(choose):
             key = (frozenset(tree.items()), frozenset(moment.promised.items()))
             found.setdefault(key, Case(moment, description, tree))
