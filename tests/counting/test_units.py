@@ -129,6 +129,7 @@ def test_random_text_of_many_chunks() -> None:
     check(base_of("".join(documents[:3]), 400), corpus_of(documents), rng.choice([1, 50, 500]))
 
 
+@pytest.mark.not_sanitized  # most of it is the definition
 @pytest.mark.parametrize(
     "options",
     [

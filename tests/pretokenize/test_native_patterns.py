@@ -99,8 +99,8 @@ def test_more_pieces_than_a_batch_are_cut_as_by_regex(name: str) -> None:
     for unmatched in POLICIES:
         splitter = pretokenizer(name, unmatched)
         for unit in ("a ", "a1", "a1 ", ". ", "  \n", "'s", "12", "é中 ", "".join(chance.choices(HOT, k=3))):
-            for extra in (0, 1, 3):
-                assert_same(splitter, "z" * extra + unit * chance.choice((2048, 2049, 4096, 4097, 9000)))
+            before = "z" * chance.choice((0, 1, 3))
+            assert_same(splitter, before + unit * chance.choice((2048, 2049, 4096, 4097, 9000)))
 
 
 @pytest.mark.parametrize("unmatched", POLICIES)
