@@ -140,47 +140,40 @@ class ChunkEncoder:
         """Encode the chunk as one text in which the separator is a special token with a separate id, the mark."""
         ids = self._encoder.encode_to_array(opened.data, self._marking, self._dtype)
         marks = np.flatnonzero(ids == self._mark)
-        last_end = int(marks[-1]) + 1 if len(marks) else 0
-        is_open = last_end < len(ids)
+        is_open = bool((ids[-1:] != self._mark).any())
         if self.end_id is None:
-            ids = np.delete(ids, marks)
-            ends = marks - np.arange(len(marks))
+            ids, ends = np.delete(ids, marks), marks - np.arange(len(marks))
         else:
             ids[marks] = self.end_id
             ends = marks + 1
-        ends = ends.astype(np.int64, copy=False)
         chunk = opened.chunk
         return EncodedChunk(ids, ends, is_open, chunk.ends_file, opened.statistics(0, 0), chunk.weight)
 
     def _encode_documents(self, opened: OpenChunk) -> EncodedChunk:
         """Encode document by document. This is the definition, and it also handles input that is not UTF-8."""
-        data = bytes(opened.data)
-        parts: list[NDArray[Any]] = []
-        ends = []
-        length = documents = skipped = 0
+        data, end = bytes(opened.data), np.array([] if self.end_id is None else [self.end_id], self._dtype)
+        parts = [end[:0]]
+        ends: list[int] = []  # numbers of parts
+        documents = skipped = 0
         is_open = False
-        for document, texts in opened.documents():
-            documents += 1
+        for documents, (document, texts) in enumerate(opened.documents(), 1):
             if texts is None:
                 skipped += 1
                 continue
             try:
-                encoded = [*self._encode_document(data, document, texts)]
+                parts += self._encode_document(data, document, texts)
             except UnmatchedTextError:
                 raise opened.unmatched_error() from None
             except PatternTimeoutError as error:
                 raise opened.timeout_error(error, documents - 1, document) from None
-            if document.closed and self.end_id is not None:
-                encoded.append(np.array([self.end_id], self._dtype))
-            parts += encoded
-            length += sum(map(len, encoded))
             is_open = not document.closed
             if document.closed:
-                ends.append(length)
-        ids = np.concatenate(parts) if parts else np.empty(0, self._dtype)
+                parts.append(end)
+                ends.append(len(parts))
+        lengths = np.cumsum([0, *map(len, parts)])
         ends_file = opened.has_records or opened.chunk.ends_file
         statistics = opened.statistics(documents, skipped)
-        return EncodedChunk(ids, np.array(ends, np.int64), is_open, ends_file, statistics, opened.chunk.weight)
+        return EncodedChunk(np.concatenate(parts), lengths[ends], is_open, ends_file, statistics, opened.chunk.weight)
 
     def _encode_document(self, data: bytes, document: Document, texts: list[bytes]) -> Iterator[NDArray[Any]]:
         """Yield the ids of a document's texts, and of the special tokens between them."""
@@ -299,9 +292,8 @@ class ChunkJoiner:
         self._writer = writer
         self._end_ids = np.array([] if end_id is None else [end_id], np.uint32)
         self._end_last = end_last
-        checkpoint = writer.journal.checkpoint
         # Whether the file so far has text after its last separator, and whether such a file was the last one with text.
-        earlier: Sequence[bool] = checkpoint["joiner"] if checkpoint else (False, False)
+        earlier: Sequence[bool] = (writer.journal.checkpoint or {}).get("joiner", (False, False))
         self._open, self._unended = earlier
 
     @property

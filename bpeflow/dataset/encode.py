@@ -10,8 +10,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter
-
 from bpeflow import __version__
 from bpeflow._util.atomic import check_not_input
 from bpeflow._util.delimiters import end_of_document
@@ -30,7 +28,7 @@ from bpeflow.corpus.text_rules import Source, TextRules
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.dataset.corpus_encoder import BEGIN, ChunkEncoder, ChunkJoiner, CorpusEncoder, Place
 from bpeflow.dataset.encode_tasks import encoded_chunks
-from bpeflow.dataset.encoded_corpus import EncodedCorpus, encoding_result, finished_encoding
+from bpeflow.dataset.encoded_corpus import EncodedCorpus, finished_encoding, read_result
 from bpeflow.dataset.journal import finish_publishing
 from bpeflow.dataset.token_file import choose_dtype, choose_layout
 from bpeflow.dataset.token_set import TokenSet
@@ -164,32 +162,31 @@ def _encode(
     work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any], observer: Observer | None
 ) -> EncodedCorpus:
     """Encode the corpus, and write the files."""
-    started = perf_counter()
-    statistics, begin, done, total = DocumentStatistics(), BEGIN, 0, work.corpus.total_bytes
     entries, end_last = work.corpus.entries, bool(tokens.options.end_token) or tokens.layout == "megatron"
     fingerprint = _resumable_fingerprint(work, tokens, facts)
+    start: dict[str, Any] = {"place": BEGIN, "step": work.step, "done": 0, "statistics": {}, "seconds": 0.0}
     with explain_memory_error("encoding", _LESS_MEMORY), new_token_set(tokens, facts, fingerprint) as writer:
         joiner = ChunkJoiner(writer, work.encoder.end_id, end_last)
-        if (earlier := writer.journal.checkpoint) is not None:
-            begin, done = Place(*earlier["place"]), earlier["done"]
-            started -= earlier["seconds"]
-            statistics = TypeAdapter(DocumentStatistics).validate_python(earlier["statistics"])
+        state = writer.journal.checkpoint or start
+        if state is not start:
             log.info("%s: resuming after %s", tokens.path, format_count(writer.tokens, "token"))
-            if work.chunk_size not in (None, earlier["step"]):
-                size = format_size(earlier["step"])
-                log.warning("chunk_size: has no effect when resuming, as the chunks so far were of %s", size)
-            work = replace(work, chunk_size=earlier["step"])
+        if work.chunk_size not in (None, state["step"]):
+            size = format_size(state["step"])
+            log.warning("chunk_size: has no effect when resuming, as the chunks so far were of %s", size)
+        work = replace(work, chunk_size=state["step"])
+        done, statistics = state["done"], DocumentStatistics(**state["statistics"])
+        started = perf_counter() - state["seconds"]
         work.look.look_at(entries)
-        for chunk in encoded_chunks(work, tokens, begin):
+        for chunk in encoded_chunks(work, tokens, Place(*state["place"])):
             joiner.add(chunk)
             statistics += chunk.statistics
             done += chunk.weight
             if writer.journal.is_due:
-                state = {"place": chunk.place, "step": work.step, "done": done, "joiner": joiner.state}
-                state |= {"statistics": asdict(statistics), "seconds": perf_counter() - started}
-                writer.checkpoint(state)
+                seconds = perf_counter() - started
+                state |= {"place": chunk.place, "done": done, "statistics": asdict(statistics), "seconds": seconds}
+                writer.checkpoint({**state, "joiner": joiner.state})
             if observer is not None:
-                observer.encoding(done, total)
+                observer.encoding(done, work.corpus.total_bytes)
         joiner.finish()
         if not tokens.options.overwrite:
             tokens.refuse_to_replace()  # what another process has written meanwhile
@@ -198,10 +195,9 @@ def _encode(
         writer.facts["bad_records"] = statistics.bad_records
         writer.facts["text_bytes"] = statistics.bytes
         writer.facts["split_documents"] = {split: parts.documents for split, parts in writer.splits.items()}
-    splits = {split: writer.parts for split, writer in writer.splits.items()}
-    encoded = encoding_result(work.corpus, tokens, writer.facts, splits, done, perf_counter() - started)
+    encoded = read_result(work.corpus, tokens, done, perf_counter() - started)
     _warn(encoded, work.encoder, tokens)
-    replace(statistics, documents=writer.documents + statistics.skipped_documents).log_left_out(log)
+    replace(statistics, documents=encoded.documents + statistics.skipped_documents).log_left_out(log)
     return encoded
 
 
@@ -253,10 +249,6 @@ def _describe(work: CorpusEncoder, end_token: str | None, tokens: TokenSet) -> d
     tokenizer, separator = encoder.tokenizer, encoder.rules.delimiters.separator
     digest = tokenizer_hash(tokenizer.to_spec())
     return {
-        "skipped_documents": 0,
-        "bad_records": 0,
-        "text_bytes": 0,
-        "split_documents": {},
         "tokenizer": {
             "sha256": digest,
             "vocab_size": tokenizer.vocab_size,

@@ -11,6 +11,7 @@ import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from secrets import token_hex
 
@@ -22,6 +23,7 @@ from bpeflow.corpus.split import find_boundary
 from bpeflow.counting.cluster import OTHER_FILE_REMEDY, connect, task_folder
 from bpeflow.dataset.corpus_encoder import CorpusEncoder, EncodedChunk, Place
 from bpeflow.dataset.token_set import TokenSet
+from bpeflow.flow import in_order
 
 #: Bounds of a part's size in bytes of input, and the parts of a small corpus per slot. Small parts balance the load
 #: better and lose less work with a node; large ones spend less of their time on starting.
@@ -64,13 +66,9 @@ def encoded_chunks(work: CorpusEncoder, tokens: TokenSet, begin: Place) -> Itera
         parts = _parts(work, min(_MAX_PART, max(_MIN_PART, work.corpus.known_bytes // (_PER_SLOT * cluster.slots))))
         calls = ((number, f"encode part {number}", (part,)) for number, part in enumerate(parts))
         encoder = replace(work, corpus=Corpus(work.corpus.sources, []), num_threads=settings.cpus_per_task)
-        waiting: dict[int, Path] = {}
-        following = 0
-        for number, report in cluster.run(EncodeTasks(folder, encoder), EncodeTasks.encode_part, calls, folder):
-            waiting[number] = folder / report.value
-            while following in waiting:
-                yield from _read_chunks(waiting.pop(following))
-                following += 1
+        ended = cluster.run(EncodeTasks(folder, encoder), EncodeTasks.encode_part, calls, folder)
+        for _, report in in_order(ended, itemgetter(0)):
+            yield from _read_chunks(folder / report.value)
 
 
 def _parts(work: CorpusEncoder, size: int) -> Iterator[list[InputFile]]:

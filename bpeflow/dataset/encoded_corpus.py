@@ -12,15 +12,12 @@ from bpeflow.corpus.sources import Corpus
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.dataset.token_file import (
     DtypeName,
-    Split,
-    TokenFile,
     load_document_offsets,
     open_token_files,
     read_sidecar,
     sidecar_path,
 )
 from bpeflow.dataset.token_set import TokenSet, already_exists
-from bpeflow.dataset.token_writer import TokenWriter
 from bpeflow.errors import FormatError
 
 #: The most files that a summary lists by name.
@@ -100,25 +97,18 @@ def _list_files(paths: Sequence[Path]) -> str:
     return f"{paths[0]} … {paths[-1]} ({len(paths):,} files)"
 
 
-def encoding_result(
-    corpus: Corpus,
-    tokens: TokenSet,
-    facts: Mapping[str, Any],
-    splits: Mapping[Split, Sequence[TokenFile | TokenWriter]],
-    input_bytes: int,
-    seconds: float,
-) -> EncodedCorpus:
-    """Return what the token files of a set hold.
+def read_result(corpus: Corpus, tokens: TokenSet, input_bytes: int, seconds: float) -> EncodedCorpus:
+    """Return what the token files of a set hold, by their sidecars.
 
     Args:
         corpus: the corpus.
         tokens: the set.
-        facts: the content of the first file's sidecar.
-        splits: the token files of each split.
         input_bytes: size of the corpus as it is stored.
         seconds: wall time.
     """
-    files, documents = [file for parts in splits.values() for file in parts], facts["split_documents"]
+    splits = {split: open_token_files(path) for split, path in tokens.splits.items()}
+    files, facts = [file for parts in splits.values() for file in parts], splits["train"][0].facts
+    documents = facts["split_documents"]
     return EncodedCorpus(
         written=tuple(path for file in files for path in tokens.files_of(file.path)),
         dtype=tokens.dtype,
@@ -164,10 +154,11 @@ def finished_encoding(corpus: Corpus, tokens: TokenSet, facts: Mapping[str, Any]
         if changes := now.differences(earlier):
             reason = f", and is of something else ({'; '.join(changes)})"
         else:
-            splits = {split: open_token_files(path) for split, path in tokens.splits.items()}
-            for file in (file for parts in splits.values() for file in parts if tokens.has_index):
-                load_document_offsets(file.path)
-            return encoding_result(corpus, tokens, first.facts, splits, corpus.known_bytes, 0.0)
+            result = read_result(corpus, tokens, corpus.known_bytes, 0.0)
+            for output in result.written:
+                if tokens.has_index and output.suffix == path.suffix:
+                    load_document_offsets(output)
+            return result
     except (FormatError, OSError) as error:
         reason = f", but is not complete ({error})"
     except (KeyError, TypeError, AttributeError):

@@ -190,13 +190,13 @@ class _Counters(NamedTuple):
 
     Attributes:
         pretokens: counts its pre-tokens.
-        words: counts the words between its special tokens.
-        white_space: counts its special tokens of white space, if it has any.
+        words: counts its special tokens of white space, and the words between all special tokens.
+        white_space: these special tokens.
     """
 
     pretokens: CorpusCounter
     words: CorpusCounter
-    white_space: CorpusCounter | None
+    white_space: list[str]
 
 
 class _Measure(NamedTuple):
@@ -224,12 +224,11 @@ def _counters(
     chosen = {}
     for name, tokenizer in tokenizers.items():
         settings = count_settings(tokenizer, {**options, "sources": (source,)})
-        white_space = None
-        if blank := sorted(filter(str.isspace, settings.special_tokens), key=len, reverse=True):
-            others = tuple(token for token in settings.special_tokens if token not in blank)
-            of_text = settings.model_copy(update={"special_tokens": others})
-            white_space = counter(of_text, "|".join(map(re.escape, blank)))
-        chosen[name] = _Counters(counter(settings), counter(settings, _WORD), white_space)
+        blank = sorted(filter(str.isspace, settings.special_tokens), key=len, reverse=True)
+        others = tuple(token for token in settings.special_tokens if token not in blank)
+        of_words = settings.model_copy(update={"special_tokens": others})
+        words = counter(of_words, "|".join([*map(re.escape, blank), _WORD]))
+        chosen[name] = _Counters(counter(settings), words, blank)
     return chosen
 
 
@@ -241,15 +240,15 @@ def _measure(
     measures = {}
     for name, tokenizer in tokenizers.items():
         pretokens, words, white_space = counters[name]
-        documents = count(words).documents
-        size = documents.matched_bytes + documents.unmatched_bytes
+        counted = count(words)
+        documents = counted.documents
         occurrences = token_occurrences(tokenizer, count(pretokens).counts)
-        for token, times in count(white_space).counts.items() if white_space else ():
-            occurrences[tokenizer.special_tokens[token.decode()]] += times
-            size += times * len(token)
+        spaces = [counted.counts.get(token, 0) for token in white_space]
+        for token, times in zip(white_space, spaces, strict=True):
+            occurrences[tokenizer.special_tokens[token]] += times
         text = CorpusText(
-            bytes=size,
-            words=count(words).counts.total,
+            bytes=documents.matched_bytes + documents.unmatched_bytes,
+            words=counted.counts.total - sum(spaces),
             documents=documents.documents - documents.skipped_documents,
             skipped_documents=documents.skipped_documents + documents.bad_records,
         )

@@ -19,9 +19,8 @@ Here every document is one sequence, so that D is S + 1.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,24 +60,26 @@ def encode_lengths(ends: NDArray[np.int64], begin: int, path: Path) -> NDArray[n
     return lengths.astype(LENGTHS)
 
 
-def complete_index(lengths: Callable[[int, int], NDArray[np.int32]], documents: int, id_size: int) -> Iterator[Any]:
-    """Yield the numbers that follow the lengths of documents in an index, a bounded amount at a time.
+def complete_index(path: Path, documents: int, id_size: int) -> None:
+    """Write the rest of an index that has the lengths of the documents, a bounded amount at a time.
 
-    `lengths` returns some of the lengths: the number of the first document, and how many.
+    Args:
+        path: the index: the size of a header, and the lengths.
+        documents: the number of documents.
+        id_size: the size of an id, in bytes.
     """
-    position = 0
-    for first in range(0, documents, _AT_A_TIME):
-        some = lengths(first, min(_AT_A_TIME, documents - first))
-        ends = position + np.cumsum(some, dtype=np.int64)
-        yield ((ends - some) * id_size).astype(_POINTERS)
-        position = int(ends[-1])
-    for first in range(0, documents + 1, _AT_A_TIME):
-        yield np.arange(first, min(first + _AT_A_TIME, documents + 1), dtype=_POINTERS)
-
-
-def header(documents: int, id_size: int) -> bytes:
-    """Return the header of an index."""
-    return _HEADER.pack(_MAGIC, _VERSION, _DTYPE_CODES[id_size], documents, documents + 1)
+    cuts, position = [*range(0, documents, _AT_A_TIME), documents], 0
+    with path.open("rb") as lengths, path.open("r+b") as index:
+        index.write(_HEADER.pack(_MAGIC, _VERSION, _DTYPE_CODES[id_size], documents, documents + 1))
+        lengths.seek(HEADER_SIZE)
+        index.seek(HEADER_SIZE + documents * LENGTHS.itemsize)
+        for first, last in pairwise(cuts):
+            sizes = np.fromfile(lengths, LENGTHS, last - first).astype(_POINTERS) * id_size
+            ends = position + np.cumsum(sizes)
+            index.write((ends - sizes).data)
+            position = int(ends[-1])
+        for first, last in pairwise([*cuts, documents + 1]):
+            index.write(np.arange(first, last, dtype=_POINTERS).data)
 
 
 def read_offsets(path: Path, documents: int) -> NDArray[np.uint64]:

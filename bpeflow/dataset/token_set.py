@@ -94,44 +94,36 @@ class TokenSet:
         An undivided token file of the same name is one of them if the set is divided into parts, and parts are if it is
         not: readers would find both under that name.
         """
+        stems = "|".join(re.escape(path.stem) for path in self.splits.values())
+        endings = "|".join(re.escape(file.name.removeprefix(self.path.stem)) for file in self.files_of(self.path))
+        names = re.compile(rf"((?:{stems})(_[0-9]{{6,}})?)(?:{endings})")
         folder, found = self.path.parent, set()
-        for name in os.listdir(folder) if folder.is_dir() else ():  # noqa: PTH208
-            path, is_part = self._owner(name)
-            if path is not None and (is_part == self.divided or _is_part(path) is is_part):
+        for match in filter(None, map(names.fullmatch, os.listdir(folder) if folder.is_dir() else ())):  # noqa: PTH208
+            path, is_part = folder / f"{match[1]}{self.path.suffix}", match[2] is not None
+            if is_part == self.divided or _is_part(path) is is_part:
                 found.add(path)
         return sorted(found, key=lambda path: (path != self.first, path))
 
     def stale_files(self, new: Container[Path]) -> Iterator[Path]:
         """Yield the earlier files to remove before `new` ones get their names, in that order.
 
-        Ids go first, as they could be read with a new sidecar, which may match their size by coincidence. An index goes
-        while the sidecar still shows that it is part of a token file, unless a new one replaces it. Ids that have no
-        sidecar are just replaced.
+        Ids go even if new ones replace them, as they could be read with a new sidecar, which may match their size by
+        coincidence. An index goes if the sidecar shows that it is part of a token file.
         """
         for path in self.existing_files():
-            if path in new and not sidecar_path(path).exists():
-                continue
             yield path
+            beside = [sidecar_path(path)]
             with suppress(FormatError, OSError):
                 known = read_sidecar(path)
-                index = index_path(path, known.layout)
-                if known.index and index not in new:
-                    yield index
-            if path not in new:
-                yield sidecar_path(path)
+                if known.index:
+                    beside.insert(0, index_path(path, known.layout))
+            yield from (file for file in beside if file not in new)
 
     def refuse_to_replace(self) -> None:
         """Raise `AlreadyExistsError` if a token file of the set exists, and `FormatError` if the first is a folder."""
         check_replaceable(self.first)
         for path in self.existing_files():
             raise already_exists(next(file for file in self.files_of(path) if file.exists()))
-
-    def _owner(self, name: str) -> tuple[Path | None, bool]:
-        """Return the token file that has a file of this name, if there is one, and whether it is a part."""
-        endings = "|".join(re.escape(file.name.removeprefix(self.path.stem)) for file in self.files_of(self.path))
-        stems = "|".join(re.escape(path.stem) for path in self.splits.values())
-        match = re.fullmatch(rf"((?:{stems})(_[0-9]{{6,}})?)(?:{endings})", name)
-        return (self.path.parent / f"{match[1]}{self.path.suffix}", match[2] is not None) if match else (None, False)
 
 
 def _is_part(path: Path) -> bool | None:

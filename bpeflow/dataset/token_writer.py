@@ -56,10 +56,10 @@ _NEW = (0, _EMPTY, _EMPTY, _EMPTY)
 
 
 class ArrayFile:
-    """A file of numbers, to append to and to read back. Errors name the `path` that it will have.
+    """A file of numbers, to append to. Errors name the `path` that it will have.
 
-    Before the numbers come `head` bytes of zeros, which may be replaced at the end. The file is new, or continues an
-    interrupted encoding after the numbers of its state. Raises `ResumeError` if these are missing or damaged.
+    The numbers follow a head of `head` bytes, which is written when the file is closed. The file is new, or continues
+    an interrupted encoding after the numbers of its state. Raises `ResumeError` if these are missing or damaged.
 
     Attributes:
         file: where it is until it gets that name.
@@ -79,28 +79,17 @@ class ArrayFile:
                 )
             self._stream = Descriptor(os.fspath(file), "r+" if state[0] else "w+")
             self._stream.truncate(self._written_back)
-        self.write_at(0, bytes(head))
+            self._stream.seek(self._written_back)
 
     def append(self, numbers: NDArray[Any]) -> None:
         """Append numbers. Raises `OSError` if writing fails."""
         data = np.ascontiguousarray(numbers).view(np.uint8).data
         size, checksum = self.state
-        self.write_at(self.head + size, data)
+        with name_errors(self.path):
+            write_all(self._stream, data)
         self.state = size + len(data), crc32(data, checksum)
         if self.head + self.state[0] - self._written_back >= _WRITE_BACK:
             self._write_back()
-
-    def write_at(self, position: int, data: bytes | memoryview) -> None:
-        """Write at a position in the file. Raises `OSError` if writing fails."""
-        with name_errors(self.path):
-            self._stream.seek(position)
-            write_all(self._stream, data)
-
-    def read(self, first: int, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
-        """Read numbers back, from the number `first` on. Raises `OSError` if reading fails."""
-        with name_errors(self.path):
-            self._stream.seek(self.head + first * dtype.itemsize)
-            return np.fromfile(self._stream, dtype, count)
 
     def _write_back(self) -> None:
         """Let the system begin to write to the disk what it would otherwise keep until the file is flushed.
@@ -113,9 +102,11 @@ class ArrayFile:
             with suppress(OSError):  # it is only advice
                 os.posix_fadvise(self._stream.fileno(), begin, self._written_back - begin, os.POSIX_FADV_DONTNEED)
 
-    def close(self) -> None:
-        """Close the file. Raises `OSError` if that fails."""
+    def close(self, head: bytes) -> None:
+        """Write the head, and close the file. Raises `OSError` if that fails."""
         with name_errors(self.path):
+            self._stream.seek(0)
+            write_all(self._stream, head)
             self._stream.close()
 
 
@@ -192,7 +183,8 @@ class TokenWriter:
     def take_unfinished(self) -> Iterator[Ids]:
         """Give up the ids of the document that has not ended, and yield them. `trim` removes them. Raises `OSError`."""
         for first in range(self.last_end, self.tokens, _AT_A_TIME):
-            yield self._ids.read(first, self._dtype, min(_AT_A_TIME, self.tokens - first))
+            offset = self._ids.head + first * self._dtype.itemsize
+            yield np.fromfile(self._ids.file, self._dtype, _AT_A_TIME, offset=offset)
         self._ids.state = self._ended
 
     def trim(self) -> None:
@@ -203,23 +195,12 @@ class TokenWriter:
         """Complete and close the files. A document that has not ended ends here. Raises `OSError`."""
         if self.last_end < self.tokens:
             self.write(np.empty(0, self._dtype), np.zeros(1, np.int64))
-        if self._ids.head:
-            self._ids.write_at(0, _npy_header(self._dtype, self.tokens))
-        self._ids.close()
+        self._ids.close(_npy_header(self._dtype, self.tokens) if self._layout == "npy" else b"")
         if self._index is not None:
+            self._index.close(bytes(self._index.head))
             if self._layout == "megatron":
-                self._finish_megatron(self._index)
-            self._index.close()
-
-    def _finish_megatron(self, index: ArrayFile) -> None:
-        def lengths(first: int, count: int) -> NDArray[Any]:
-            return index.read(first, megatron.LENGTHS, count)
-
-        state = index.state  # without what completes it, which a resumed encoding does again
-        for numbers in megatron.complete_index(lengths, self.documents, self._dtype.itemsize):
-            index.append(numbers)
-        index.state = state
-        index.write_at(0, megatron.header(self.documents, self._dtype.itemsize))
+                with name_errors(self._index.path, self._index.file):
+                    megatron.complete_index(self._index.file, self.documents, self._dtype.itemsize)
 
 
 def _npy_header(dtype: np.dtype[Any], length: int) -> bytes:
@@ -235,15 +216,11 @@ class PartWriter:
 
     def __init__(self, tokens: TokenSet, split: Split, journal: Journal) -> None:
         self.parts: list[TokenWriter] = []
-        self.tokens = self.documents = 0
         self._set, self._split, self._journal = tokens, split, journal
-        if journal.checkpoint is None:
-            self._begin_part()
-            return
-        self.documents, states = journal.checkpoint["splits"][split]
+        earlier: tuple[int, list[Any]] = journal.checkpoint["splits"][split] if journal.checkpoint else (0, [_NEW])
+        self.documents, states = earlier
         for state in states:
             self._begin_part(state=state)
-        self.tokens = sum(part.tokens for part in self.parts)
 
     @property
     def state(self) -> list[Any]:
@@ -252,21 +229,19 @@ class PartWriter:
 
     def write(self, ids: Ids, ends: NDArray[np.int64]) -> None:
         """Append ids, as `TokenWriter.write` does."""
-        self.tokens += len(ids)
         self.documents += len(ends)
         limit = self._set.options.shard_tokens
         while limit is not None and len(ids) > (room := limit - self.parts[-1].tokens):
             part = self.parts[-1]
             fitting = int(np.searchsorted(ends, room, "right"))
             cut = int(ends[fitting - 1]) if fitting else 0
-            if not fitting and part.last_end:  # the document that does not fit began in this part, or comes next
-                self._begin_part(part.take_unfinished())
-                continue
-            if part.tokens + cut == 0 or not fitting:  # it is longer than a part
-                cut = room
             part.write(ids[:cut], ends[:fitting])
+            moved: Iterable[Ids] = part.take_unfinished()  # of the next document, which does not fit
+            if not part.last_end:  # it is longer than a part
+                part.write(ids[cut:room])
+                cut, moved = room, ()
             ids, ends = ids[cut:], ends[fitting:] - cut
-            self._begin_part()
+            self._begin_part(moved)
         self.parts[-1].write(ids, ends)
 
     def _begin_part(self, ids: Iterable[Ids] = (), state: Sequence[Any] = _NEW) -> None:
@@ -298,7 +273,7 @@ class TokenSetWriter:
     @property
     def tokens(self) -> int:
         """Number of ids written so far."""
-        return sum(split.tokens for split in self.splits.values())
+        return sum(part.tokens for split in self.splits.values() for part in split.parts)
 
     @property
     def documents(self) -> int:
@@ -312,12 +287,9 @@ class TokenSetWriter:
         if not in_val.any():
             self.splits["train"].write(ids, ends)
             return
-        lengths = np.diff(ends, prepend=0)
-        runs = np.split(ids, ends[in_val[1:] != in_val[:-1]])  # of documents of one split, in turns
+        lengths = np.diff(ends, prepend=0, append=len(ids))
         for split, chosen in ((self.splits["train"], ~in_val), (self.splits["val"], in_val)):
-            own = runs[0 if chosen[0] else 1 :: 2]
-            if own:
-                split.write(np.concatenate(own), np.cumsum(lengths[chosen[:-1]]))
+            split.write(ids[np.repeat(chosen, lengths)], np.cumsum(lengths[:-1][chosen[:-1]]))
 
     def checkpoint(self, state: Mapping[str, Any]) -> None:
         """Make durable what was written so far, so that the encoding can be resumed from here. Raises `OSError`."""

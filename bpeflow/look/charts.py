@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +14,10 @@ from numpy.typing import NDArray
 from bpeflow._util.machine import load_extra
 from bpeflow.look.usage import Prefix
 from bpeflow.look.vocabulary import text_tokens
-from bpeflow.run_dir.run_files import RunReport
 from bpeflow.vocab import Vocab
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 #: Inches of 72 points. A chart that fills a phone's screen is about its own size, so its text can be read there.
-_WIDTH, _HEIGHT = 5.0, 3.0
+_SIZE = 5.0, 3.0
 
 _STYLE = {
     "axes.axisbelow": True,
@@ -48,7 +44,9 @@ Curve = tuple[Sequence[float], Sequence[float]]
 def line_chart(
     curves: Mapping[str, Curve], x: str, y: str, *, log: str = "", steps: bool = False, top: float | None = None
 ) -> str:
-    """Return a chart of curves.
+    """Return a chart of curves as the address of an image that holds all its data.
+
+    The style does not depend on the user's. Raises `MissingLibraryError`.
 
     Args:
         curves: by name. If there are several, a legend has their names.
@@ -58,8 +56,14 @@ def line_chart(
         steps: whether to draw steps rather than lines between points.
         top: the upper end of the vertical axis.
     """
-
-    def draw(axes: Axes, ticker: Any) -> None:
+    matplotlib, figures, ticker = (
+        load_extra(name, "report", "charts") for name in ("matplotlib", "matplotlib.figure", "matplotlib.ticker")
+    )
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_STYLE)
+        drawn = figures.Figure(figsize=_SIZE, layout="constrained")
+        axes = drawn.add_subplot()
         for name, (xs, ys) in curves.items():
             axes.plot(xs, ys, label=name, drawstyle="steps-mid" if steps else "default")
         axes.set(xlabel=x, ylabel=y, **{f"{direction}scale": "log" for direction in log})
@@ -74,66 +78,18 @@ def line_chart(
                 axis.set_major_formatter(ticker.EngFormatter(sep=""))  # 32k, 1.5M
         if len(curves) > 1:
             axes.legend()
-
-    return _image(draw)
-
-
-def timeline(spans: Sequence[tuple[str, float, float]]) -> str:
-    """Return a chart of activities: name, begin and end in seconds, from the top down."""
-    names, starts, ends = zip(*spans, strict=True)
-
-    def draw(axes: Axes, ticker: Any) -> None:
-        axes.barh(names, np.subtract(ends, starts), left=starts, height=0.6)
-        axes.invert_yaxis()
-        axes.grid(axis="y", visible=False)
-        axes.set_xlim(0, 1.05 * max(ends) or 1.0)
-        axes.xaxis.set_major_locator(ticker.MaxNLocator(6))
-        axes.xaxis.set_major_formatter(ticker.EngFormatter("s"))  # 500 ms
-
-    return _image(draw, height=0.8 + 0.25 * len(spans))
-
-
-def _image(draw: Callable[[Axes, Any], None], height: float = _HEIGHT) -> str:
-    """Return a chart as the address of an image that holds all its data, in the same style whatever the user's is.
-
-    `draw` draws on axes, with the ticks of `matplotlib.ticker`. The height is in inches. Raises `MissingLibraryError`.
-    """
-    matplotlib, figures, ticker = (
-        load_extra(name, "report", "charts") for name in ("matplotlib", "matplotlib.figure", "matplotlib.ticker")
-    )
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_STYLE)
-        drawn = figures.Figure(figsize=(_WIDTH, height), layout="constrained")
-        draw(drawn.add_subplot(), ticker)
         written = io.BytesIO()
         drawn.savefig(written, format="svg", metadata={"Date": None})
     return f"data:image/svg+xml;base64,{b64encode(written.getvalue()).decode()}"
 
 
-# ---- figures ----
-
-
-def figure(title: str, chart: str, *sentences: str) -> str:
+def figure(title: str, caption: str, chart: str = "") -> str:
     """Return a chart, if there is one, with what it says."""
     image = f'<img alt="{escape(title)}" src="{chart}">' if chart else ""
-    caption = escape(" ".join(sentences))
-    return f"<figure><h3>{escape(title)}</h3>{image}<figcaption>{caption}</figcaption></figure>\n"
+    return f"<figure><h3>{escape(title)}</h3>{image}<figcaption>{escape(caption)}</figcaption></figure>\n"
 
 
-def draw_stages(report: RunReport) -> Iterator[str]:
-    """Yield the figure of the time of the stages, if they were timed."""
-    counting, learning = report.counting, report.learning
-    end = counting.seconds if counting else 0.0
-    spans = []
-    for name, stage in counting.stages.items() if counting else ():
-        seconds = min(stage.seconds, end)
-        spans.append((name, end - seconds, end) if name == "reducer" else (name, 0.0, seconds))
-    if learning:
-        spans.append(("learning", end, end + learning.seconds))
-    if spans:
-        what = "Wall time, including time in which a stage waited for other stages."
-        yield figure("Time of the stages", timeline(spans), what)
+# ---- figures ----
 
 
 def draw_monitored(monitored: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -141,22 +97,19 @@ def draw_monitored(monitored: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     samples = [sample for sample in monitored if "counter" in sample["stages"]]
     if len(samples) < 2:
         why = "There are fewer than two samples: a run with the monitor takes one every monitor.interval seconds."
-        yield figure("Throughput and queues", "", why)
+        yield figure("Throughput and queues", why)
         return
     times = [sample["elapsed"] for sample in samples]
     rates = [sample["stages"]["counter"]["weight_per_second"] / 1e6 for sample in samples]
     chart = line_chart({"counter": (times, rates)}, "seconds", "MB/s")
-    yield figure("Throughput", chart, "Text counted per second, between two samples.")
+    yield figure("Throughput", "Text counted per second, between two samples.", chart)
     depths: dict[str, Curve] = {}
     for queue in monitored[0]["queues"]:
         with_queue = [sample for sample in monitored if queue in sample["queues"] and queue in sample["bounds"]]
         fills = [100 * _fill(sample, queue) for sample in with_queue]
         depths[queue] = ([sample["elapsed"] for sample in with_queue], fills)
-    yield figure(
-        "Queues",
-        line_chart(depths, "seconds", "% full", top=105),
-        "By items or bytes, whichever is closer to its bound. The stage after a full queue is the slow one.",
-    )
+    what = "By items or bytes, whichever is closer to its bound. The stage after a full queue is the slow one."
+    yield figure("Queues", what, line_chart(depths, "seconds", "% full", top=105))
 
 
 def _fill(sample: Mapping[str, Any], queue: str) -> float:
@@ -168,9 +121,9 @@ def draw_growth(growth: Curve | None) -> str:
     """Return the figure of the growth of distinct pre-tokens."""
     title = "Growth of distinct pre-tokens"
     if growth is None:
-        return figure(title, "", "The counts are not in the run folder, or are of fragments.")
+        return figure(title, "The counts are not in the run folder, or are of fragments.")
     chart = line_chart({"": growth}, "pre-tokens", "distinct pre-tokens", log="xy")
-    return figure(title, chart, "Computed from the counts, for the corpus in random order.")
+    return figure(title, "Computed from the counts, for the corpus in random order.", chart)
 
 
 def draw_merge_counts(vocab: Vocab, second_stage: int | None = None) -> str:
@@ -183,13 +136,13 @@ def draw_merge_counts(vocab: Vocab, second_stage: int | None = None) -> str:
     }
     curves = {name: curve for name, curve in stages.items() if len(curve[0]) > 1}
     if not curves:
-        return figure("Merge counts", "", "The counts of the merges were not kept with the tokenizer.")
+        return figure("Merge counts", "The counts of the merges were not kept with the tokenizer.")
     chart = line_chart(curves, "rank of the merge", "count", log="xy")
     last = [*curves.values()][-1][1][-1]
-    sentences = ["How often each pair occurred when it was merged.", f"{last:,.0f} times for the last merge."]
+    caption = f"How often each pair occurred when it was merged. {last:,.0f} times for the last merge."
     if second_stage is not None:
-        sentences.append(f"The second stage, of superwords, begins after {second_stage:,} merges.")
-    return figure("Merge counts", chart, *sentences)
+        caption += f" The second stage, of superwords, begins after {second_stage:,} merges."
+    return figure("Merge counts", caption, chart)
 
 
 def draw_token_lengths(vocab: Vocab) -> str:
@@ -198,26 +151,26 @@ def draw_token_lengths(vocab: Vocab) -> str:
     drawn = numbers[:_MOST_BYTES]
     chart = line_chart({"": (range(1, len(drawn) + 1), drawn)}, "bytes", "tokens", steps=True)
     longer = sum(numbers[_MOST_BYTES:])
-    sentences = [f"{longer:,} tokens are longer, up to {len(numbers):,} bytes."] if longer else []
-    return figure("Lengths of tokens", chart, *sentences)
+    caption = f"{longer:,} tokens are longer, up to {len(numbers):,} bytes." if longer else ""
+    return figure("Lengths of tokens", caption, chart)
 
 
 def draw_bytes_per_token(found: Sequence[Prefix], sample: str) -> str:
     """Return the figure of bytes per token by size of the vocabulary, given its prefixes and what the sample is."""
     title = "Bytes per token by size of the vocabulary"
     if not found:
-        return figure(title, "", sample)
+        return figure(title, sample)
     curve: Curve = [prefix.entries for prefix in found], [prefix.bytes_per_token for prefix in found]
-    sentences = [f"Measured on {sample}."]
+    caption = f"Measured on {sample}."
     if enough := enough_size(curve):
-        sentences.append(
-            f"From about {enough[0]:,} entries on ({enough[1]:.2f} bytes per token), doubling the vocabulary saves "
+        caption += (
+            f" From about {enough[0]:,} entries on ({enough[1]:.2f} bytes per token), doubling the vocabulary saves "
             "less than 5 % of the tokens."
         )
     elif curve[0][-1] >= 2 * curve[0][0]:
-        sentences.append("Doubling the vocabulary saves more than 5 % of the tokens at every size.")
+        caption += " Doubling the vocabulary saves more than 5 % of the tokens at every size."
     chart = line_chart({"": curve}, "entries of the vocabulary", "bytes per token", log="x")
-    return figure(title, chart, *sentences)
+    return figure(title, caption, chart)
 
 
 # ---- curves ----

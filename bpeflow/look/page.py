@@ -33,7 +33,6 @@ from bpeflow.look.charts import (
     draw_growth,
     draw_merge_counts,
     draw_monitored,
-    draw_stages,
     draw_token_lengths,
     expected_growth,
     spread,
@@ -77,6 +76,7 @@ def write_page(folder: Path, path: Path, sample: Sequence[str] = ()) -> None:
             f'<p class="faint">Written by bpeflow {escape(__version__)} on {now}. This file needs no other.</p>',
             "<h2>Overview</h2>",
             table(["", ""], [*_overview(run)]),
+            *_stages(run.report),
             _settings(run),
             "<h2>Charts</h2>",
             f'<div class="charts">{"".join(_figures(run))}</div>',
@@ -89,7 +89,6 @@ def write_page(folder: Path, path: Path, sample: Sequence[str] = ()) -> None:
 
 
 def _figures(run: RunData) -> Iterator[str]:
-    yield from draw_stages(run.report)
     yield from draw_monitored(run.monitored)
     yield draw_growth(run.growth)
     if run.tokenizer is None:
@@ -218,6 +217,17 @@ def _overview(run: RunData) -> Iterator[tuple[str, str]]:
     versions, memory = report.versions, report.peak_memory_bytes
     peak = f", peak {format_size(memory)} in the main process" if memory else ""
     yield "machine", f"{versions.cores} cores, {versions.platform}, Python {versions.python}{peak}"
+
+
+def _stages(report: RunReport) -> Iterator[str]:
+    """Yield the time of the stages, if they were timed."""
+    times = {name: stage.seconds for name, stage in report.counting.stages.items()} if report.counting else {}
+    if report.learning:
+        times["learning"] = report.learning.seconds
+    if times:
+        rows = [[name, f"{seconds:.1f}"] for name, seconds in times.items()]
+        yield "<h3>Time of the stages</h3>\n" + table(["stage", "seconds"], rows, numbers=True)
+        yield '<p class="faint">Wall time, including time in which a stage waited for other stages.</p>'
 
 
 # ---- settings ----
