@@ -127,36 +127,28 @@ def _load(
     """Return the tokenizers by name, and the name of the baseline."""
     if isinstance(tokenizers, Mapping):
         given = dict(tokenizers)
-        names = {name: name for name in given}
     else:
         one = isinstance(tokenizers, AnyTokenizer) or not isinstance(tokenizers, Iterable)
-        listed: list[Any] = [tokenizers] if one else list(cast(Iterable[Any], tokenizers))
-        given = {
-            str(Path(entry)) if isinstance(entry, str | Path) else f"tokenizer {number}": entry
-            for number, entry in enumerate(listed, 1)
-        }
-        names = short_names([*given])
-        if len(given) < len(listed):
-            log.warning("a tokenizer that is given more than once is measured once: %s", ", ".join(given))
+        given = _by_name([tokenizers] if one else cast(Iterable[Any], tokenizers), "tokenizer")
     for name, entry in given.items():
         if not isinstance(entry, AnyTokenizer):
             raise InputTypeError(f"{name} is {type(entry).__name__}; it must be a Tokenizer, a name or a path")
     if not given:
         raise ConfigError("nothing to evaluate: at least one tokenizer is needed")
-    base = names[next(iter(given))] if len(given) > 1 else None
+    base = next(iter(given)) if len(given) > 1 else None
     if baseline is not None:
-        base = str(baseline)
-        if base not in names.values():
-            path = str(as_path(baseline, "baseline"))
+        path = str(as_path(baseline, "baseline"))
+        named = {str(Path(entry)): name for name, entry in given.items() if not isinstance(entry, Tokenizer)}
+        base = str(baseline) if str(baseline) in given else named.get(path)
+        if base is None:
+            base = short_names([*given, *named, path])[path]
             try:
-                given[path] = given.get(path) or Tokenizer.from_pretrained(path)
+                given[base] = Tokenizer.from_pretrained(path)
             except TokenizerNotFoundError as error:
                 raise TokenizerNotFoundError(f"baseline {error}; the tokenizers are: {', '.join(given)}") from None
-            names = {**short_names([*given]), **names}
-            base = names[path]
     loaded = {
-        names[key]: entry if isinstance(entry, Tokenizer) else Tokenizer.from_pretrained(entry)
-        for key, entry in given.items()
+        name: entry if isinstance(entry, Tokenizer) else Tokenizer.from_pretrained(entry)
+        for name, entry in given.items()
     }
     return loaded, base
 
@@ -164,22 +156,27 @@ def _load(
 def _sources(values: Mapping[str, Any]) -> tuple[SourceSettings, ...]:
     """Return the corpora, each as a source."""
     inputs = values["input"]
-    entries = [inputs] if isinstance(inputs, str | Path | Mapping) else list(inputs)
-    if not entries and not values.get("sources"):
+    named = _by_name([inputs] if isinstance(inputs, str | Path | Mapping) else inputs, "corpus")
+    if not named and not values.get("sources"):
         raise ConfigError("nothing to evaluate: at least one input is needed")
-    paths = list(dict.fromkeys(str(entry) for entry in entries if not isinstance(entry, Mapping)))
-    names = short_names(paths)
-    sources = []
-    for entry in entries:
-        if isinstance(entry, Mapping):
-            sources.append(entry)
-        elif name := names.pop(str(entry), None):
-            sources.append({"name": name, "paths": str(entry)})
-        else:
-            log.warning("%s is named more than once, and read once", entry)
+    sources = [
+        entry if isinstance(entry, Mapping) else {"name": name, "paths": str(entry)} for name, entry in named.items()
+    ]
     settings = each_document_once(make_settings(CorpusSettings, {**values, "input": sources}))
     check_rereadable(settings.sources, "evaluate")
     return settings.sources
+
+
+def _by_name(entries: Iterable[Any], noun: str) -> dict[str, Any]:
+    """Return paths by their last parts, each path once, and other entries by their numbers."""
+    given: dict[str, Any] = {}
+    for number, entry in enumerate(entries, 1):
+        key = str(entry) if isinstance(entry, str | Path) else f"{noun} {number}"
+        if key in given:
+            log.warning("%s is named more than once, and read once", key)
+        given[key] = entry
+    names = short_names([*given])
+    return {names[key]: entry for key, entry in given.items()}
 
 
 # ---- measuring ----

@@ -275,7 +275,7 @@ def test_an_input_that_is_named_twice_is_evaluated_once(tmp_path: Path, caplog: 
 def test_a_tokenizer_that_is_given_twice_is_measured_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     make_tokenizer().save(tmp_path / "mine")
     assert len([*evaluate([tmp_path / "mine", str(tmp_path / "mine")], iter(["hello"]))]) == 1
-    assert caplog.messages == [f"a tokenizer that is given more than once is measured once: {tmp_path / 'mine'}"]
+    assert caplog.messages == [f"{tmp_path / 'mine'} is named more than once, and read once"]
 
 
 @pytest.mark.parametrize(
