@@ -15,8 +15,8 @@ from bpeflow.tokenizer.tokenizer import Tokenizer
 
 _DESCRIPTION = """\
 Measure every tokenizer on every corpus: bytes per token, also relative to a baseline; tokens per word (delimited by
-white space), single-byte tokens, vocabulary entries in use, speed on one thread (on the first 16 MB), and the longest
-tokens. Special tokens are left out.
+white space), single-byte tokens, vocabulary entries in use, and speed on one thread (on the first 16 MB). Special
+tokens are left out.
 
   bpeflow evaluate --tokenizer runs/mine runs/other --input web.txt code.txt
   bpeflow evaluate --tokenizer runs/mine --baseline gpt2/tokenizer.json --input docs.jsonl.zst --for_size 12gb

@@ -14,14 +14,10 @@ from rich.console import Console
 from rich.text import Text
 
 from bpeflow import __version__
-from bpeflow._util.text import format_count, format_size, one_line
+from bpeflow._util.text import format_size, one_line
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
-from bpeflow.look.render import Printable, fields_of, join_tokens, print_table
-from bpeflow.look.vocabulary import longest_tokens
+from bpeflow.look.render import Printable, print_table
 from bpeflow.tokenizer.tokenizer import Tokenizer
-
-#: Number of a vocabulary's longest tokens in the report, and in what is printed.
-_LONGEST_TOKENS, _LONGEST_PRINTED = 10, 3
 
 
 @dataclass(frozen=True)
@@ -155,7 +151,7 @@ class EvaluationReport(Printable):
         return f"EvaluationReport(tokenizers={[*self.tokenizers]}, corpora={corpora})"
 
     def print_to(self, console: Console, for_size: int | None = None) -> None:
-        """Print the figures, what they mean, and the longest tokens."""
+        """Print the figures, and what they mean."""
         several = len({row.tokenizer for row in self}) > 1
         lines = []
         for row in self:
@@ -169,9 +165,6 @@ class EvaluationReport(Printable):
         if self.baseline is not None:
             example = f"1.14 times the bytes per token of {one_line(self.baseline)}"
             console.print(Text(f"ratio: × 1.14 means {example}; more is better", "dim"))
-        if self.tokenizers:
-            console.print()
-            print_table(console, ["tokenizer", "entries", "longest tokens"], _longest(self), "lrl")
 
     def _cells(self, row: Evaluation, for_size: int | None) -> dict[str, str]:
         """Return the figures of an evaluation by their headings."""
@@ -207,23 +200,11 @@ class EvaluationReport(Printable):
                     "pattern": tokenizer.pattern,
                     "normalizer": tokenizer.normalizer,
                     "encoder": tokenizer.encoder,
-                    "longest_tokens": [
-                        {**fields_of(token), "bytes": len(token.bytes)}
-                        for token in longest_tokens(tokenizer.vocab, _LONGEST_TOKENS)
-                    ],
                 }
                 for name, tokenizer in self.tokenizers.items()
             ],
             "evaluations": [evaluation.to_dict(for_size) for evaluation in self.evaluations],
         }
-
-
-def _longest(report: EvaluationReport) -> Iterator[list[str]]:
-    for name, tokenizer in report.tokenizers.items():
-        first = [one_line(name), f"{tokenizer.vocab_size:,}"]
-        for token in longest_tokens(tokenizer.vocab, _LONGEST_PRINTED):
-            yield [*first, f"{join_tokens([token.bytes])} ({format_count(len(token.bytes), 'byte')})"]
-            first = ["", ""]
 
 
 def _shown(figure: float | None, form: Callable[[float], str]) -> str:
