@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import count
+from itertools import count, pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from bpeflow import flow
 from bpeflow.corpus.checks import FirstLook
-from bpeflow.corpus.documents import Chunk, Document, DocumentStatistics
+from bpeflow.corpus.documents import RECORD_END, Chunk, Document, DocumentStatistics
 from bpeflow.corpus.files import InputFile
 from bpeflow.corpus.open_chunk import ChunkBuffer, OpenChunk, open_chunk
 from bpeflow.corpus.reader import CorpusReader
@@ -129,12 +129,20 @@ class ChunkEncoder:
         """
         pretokenizer = self.rules.pretokenizer
         drops = pretokenizer.custom and pretokenizer.unmatched == "drop"  # then not all text has ids
-        if not (drops or opened.has_records):
-            try:
+        with suppress(UnicodeDecodeError, InvalidTextError, PatternTimeoutError):  # the error is to name the document
+            if opened.has_records:
+                return self._encode_records(opened)
+            if not drops:
                 return self._encode_at_once(opened)
-            except (InvalidTextError, PatternTimeoutError):
-                pass  # the error is to name the document
         return self._encode_documents(opened)
+
+    def _encode_records(self, opened: OpenChunk) -> EncodedChunk:
+        """Encode the records of a chunk as a batch of texts."""
+        texts = [*map(bytes.decode, bytes(opened.data).split(RECORD_END)[:-1])]
+        ids, ends = self._encoder.encode_batch(texts, self._specials, self._dtype)
+        if self.end_id is not None:
+            ids, ends = np.insert(ids, ends, self.end_id), ends + np.arange(1, len(ends) + 1)
+        return EncodedChunk(ids, ends, False, True, opened.statistics(len(texts), 0), opened.chunk.weight)
 
     def _encode_at_once(self, opened: OpenChunk) -> EncodedChunk:
         """Encode the chunk as one text in which the separator is a special token with a separate id, the mark."""
@@ -161,7 +169,7 @@ class ChunkEncoder:
                 skipped += 1
                 continue
             try:
-                parts += self._encode_document(data, document, texts)
+                parts.append(self._encode_document(data, document, texts))
             except UnmatchedTextError:
                 raise opened.unmatched_error() from None
             except PatternTimeoutError as error:
@@ -175,15 +183,11 @@ class ChunkEncoder:
         statistics = opened.statistics(documents, skipped)
         return EncodedChunk(np.concatenate(parts), lengths[ends], is_open, ends_file, statistics, opened.chunk.weight)
 
-    def _encode_document(self, data: bytes, document: Document, texts: list[bytes]) -> Iterator[NDArray[Any]]:
-        """Yield the ids of a document's texts, and of the special tokens between them."""
-        previous_end = None
-        for (start, end), text in zip(document.pieces, texts, strict=True):
-            if previous_end is not None:
-                yield np.array([self.tokenizer.special_tokens[data[previous_end:start].decode()]], self._dtype)
-            if text:
-                yield self._encoder.encode_to_array(text, NO_SPECIAL_TOKENS, self._dtype)
-            previous_end = end
+    def _encode_document(self, data: bytes, document: Document, texts: list[bytes]) -> Ids:
+        """Return the ids of a document's texts, with the special tokens between them."""
+        specials = [self._specials.ids[data[end:start]] for (_, end), (start, _) in pairwise(document.pieces)]
+        ids, ends = self._encoder.encode_batch([*map(bytes.decode, texts)], NO_SPECIAL_TOKENS, self._dtype)
+        return np.insert(ids, ends[:-1], specials)
 
     @property
     def _encoder(self) -> Encoder:
@@ -199,10 +203,15 @@ class ChunkEncoder:
         return smallest_dtype(self._mark + 1)
 
     @cached_property
+    def _specials(self) -> SpecialTokens:
+        """The special tokens that are not ordinary text."""
+        ids = self.tokenizer.special_tokens
+        return SpecialTokens.of({token: ids[token] for token in self.rules.delimiters.special_tokens})
+
+    @cached_property
     def _marking(self) -> SpecialTokens:
-        """The special tokens that are not ordinary text, and the separator with the id of the mark."""
-        specials = self.tokenizer.special_tokens
-        ids = {token: specials[token] for token in self.rules.delimiters.special_tokens}
+        """These special tokens, and the separator with the id of the mark."""
+        ids = {token.decode(): token_id for token, token_id in self._specials.ids.items()}
         if self.rules.delimiters.separator is not None:
             ids[self.rules.delimiters.separator] = self._mark
         return SpecialTokens.of(ids)

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from token_corpora import EOT, make_tokenizer, write_files
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from token_corpora import CUSTOM, EOT, PAD, contents_utf8, make_tokenizer, read_documents, write_files
 
 import bpeflow
 from bpeflow.cli.main import main
+from bpeflow.dataset.corpus_encoder import ChunkEncoder
 from bpeflow.dataset.encode import encode_documents, encode_file
 from bpeflow.dataset.token_file import load_tokens, sidecar_path
 from bpeflow.errors import BadRecordError, CorpusError, InputTypeError
@@ -64,6 +67,34 @@ def test_documents_are_encoded_with_an_end_token_after_each(
     assert bpeflow.load_document_offsets(out)[-1] == done.tokens
     facts = json.loads(sidecar_path(out).read_text(encoding="utf-8"))
     assert facts["input"] == [{"path": "<documents>", "bytes": None}]
+
+
+@given(
+    contents=st.lists(contents_utf8, max_size=8),
+    end_token=st.sampled_from([None, "", PAD]),
+    as_text=st.booleans(),
+    pattern=st.sampled_from(["gpt2", CUSTOM]),
+    unmatched=st.sampled_from(["isolate", "drop"]),
+)
+@settings(max_examples=40, deadline=None)
+def test_records_have_the_ids_of_each_text(
+    contents: list[bytes],
+    end_token: str | None,
+    as_text: bool,
+    pattern: str,
+    unmatched: Any,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    tokenizer, out = make_tokenizer(pattern, unmatched=unmatched), tmp_path_factory.mktemp("records") / "train.bin"
+    texts = [content.decode() for content in contents]
+    end = [] if end_token == "" else [tokenizer.special_tokens[end_token or EOT]]
+    options: dict[str, Any] = {"end_token": end_token, "special_tokens_as_text": as_text, "index": True}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ChunkEncoder, "_encode_documents", None)  # records are one batch, as short ones take long else
+        done = tokenizer.encode_documents(texts, out, chunk_size=30, **options)
+    allowed: Any = () if as_text else "all"
+    assert read_documents(out) == [tokenizer.encode(text, allowed_special=allowed) + end for text in texts]
+    assert (done.documents, done.bytes) == (len(texts), sum(map(len, contents)))
 
 
 def test_an_iterator_is_read_once(tokenizer: Tokenizer, out: Path) -> None:
