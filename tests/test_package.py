@@ -93,8 +93,13 @@ def test_missing_files_are_errors_of_python_too(tmp_path: Path) -> None:
 
 def test_files_that_look_binary(tmp_path: Path) -> None:
     (tmp_path / "image.png").write_bytes(b"\x89PNG\0\xff" * 9)
-    with pytest.raises(bpeflow.errors.InvalidUtf8Error, match=r"not UTF-8 at byte 0 .*; it looks binary; "):
+    with pytest.raises(
+        bpeflow.errors.InvalidUtf8Error, match=r"not UTF-8 at byte 0 .*; it looks binary: exclude it, or"
+    ):
         bpeflow.train_bpe(tmp_path / "image.png", 300)
+    (tmp_path / "old.txt").write_bytes(b"caf\xe9 au lait")
+    with pytest.raises(bpeflow.errors.InvalidUtf8Error, match=r"not UTF-8 at byte 3 .*; convert it \(iconv"):
+        bpeflow.train_bpe(tmp_path / "old.txt", 300)
 
 
 def test_a_flood_of_shards_is_refused(tmp_path: Path) -> None:

@@ -112,9 +112,10 @@ class Parser(argparse.ArgumentParser):
             from bpeflow.config.reading import command_with  # pydantic
 
             name = word.partition("=")[0]
-            command = command_with(name.lstrip("-"))
-            is_others = command and self.prog != f"bpeflow {command}"
-            where = f": a setting of {command}" if is_others else ""
+            command = command_with(key := name.lstrip("-"))
+            where = f": a setting of {command}" if command else ""
+            if self.prog == f"bpeflow {command}":
+                where = f": give it by --set {key}=VALUE, or in a config"
             self.error(f"unknown flag {name}{where}{suggestion(name, self.flags)}")
         why = ""
         for name in (given.partition("=")[0] for given in argv[: argv.index(word)]):

@@ -94,6 +94,7 @@ def run_show(options: Namespace) -> None:
         return
     if options.html is not None:
         write_text(options.html, explanation.to_page(options.tokenizer.resolve().name, options.explain))
+        print(options.html)  # noqa: T201
         return
     console, table = Console(), explanation.table(options.explain)
     if console.is_terminal and console.color_system is not None and not console.no_color:

@@ -124,10 +124,12 @@ class FirstLook:
 
     def _check(self, file: InputFile, blocks: Iterable[bytes | bytearray]) -> None:
         """Log warnings about the start of a file."""
-        delimiters = self.rules.delimiters
-        start, undivided = _first_bytes(blocks, delimiters.separator_bytes if file.format == "text" else b"")
-        name, data, separator = file.title, bytes(start[:_USUAL_BYTES]), delimiters.separator
-        if undivided:
+        name, delimiters = file.title, self.rules.delimiters
+        separator = delimiters.separator
+        sought = delimiters.separator_bytes if file.format == "text" else b""
+        start = _first_bytes(blocks, LOOK_BYTES if sought else _USUAL_BYTES)
+        data = start[:_USUAL_BYTES]
+        if len(start) >= LOOK_BYTES and sought not in start:
             self.undivided = True
             log.warning(
                 "%s: no %r in its first %s: if it has several documents, set separator to the text between them",
@@ -185,17 +187,14 @@ def _warn_of(state: str, files: Sequence[InputFile]) -> None:
         log.warning("%s %s", subject, state)
 
 
-def _first_bytes(blocks: Iterable[bytes | bytearray], separator: bytes) -> tuple[bytearray, bool]:
-    """Return as many bytes as are needed for warnings, and whether they are many without a separator."""
-    data, missing = bytearray(), separator  # `missing` is empty when the separator was found
+def _first_bytes(blocks: Iterable[bytes | bytearray], size: int) -> bytes:
+    """Return the first bytes of a text, `size` or a block more."""
+    data = bytearray()
     for block in blocks:
-        searched = max(len(data) - len(missing) + 1, 0)
         data += block
-        if data.find(missing, searched) >= 0:
-            missing = b""
-        if len(data) >= (LOOK_BYTES if missing else _USUAL_BYTES):
+        if len(data) >= size:
             break
-    return data, bool(missing) and len(data) >= LOOK_BYTES
+    return bytes(data)
 
 
 # ---- after counting ----

@@ -49,6 +49,11 @@ _KINDS = (
     (re.compile(rb"([^\0]\0){8}"), "UTF-16", _UTF8_REMEDY.format("UTF-16LE")),
     (re.compile(rb"(\0[^\0]){8}"), "UTF-16", _UTF8_REMEDY.format("UTF-16BE")),
     (re.compile(rb"PAR1[\0-\x08\x0e-\x1f]"), "Parquet", "use input_format='parquet', or name it .parquet"),
+    (
+        re.compile(rb"PK\x03\x04.{26}[^/]*\.npy", re.DOTALL),
+        "an archive of arrays (NumPy), such as the counts of a run",
+        "exclude it, or the whole run folder",
+    ),
     (re.compile(rb"PK\x03\x04"), "a zip archive", "unpack it, or exclude it"),
     (re.compile(rb".{257}ustar(\0|  \0)", re.DOTALL), "a tar archive", "unpack it, or exclude it"),
     *((inner.magic, inner.name, "decompress that, too") for inner in COMPRESSIONS),  # inside another one

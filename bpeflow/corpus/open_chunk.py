@@ -100,10 +100,11 @@ class OpenChunk:
         except UnicodeDecodeError as error:
             if policy == "skip":
                 return None
-            binary = "; it looks binary" if b"\0" in bytes(self.data[:_LOOKED_AT]) else ""
+            is_binary = b"\0" in bytes(self.data[:_LOOKED_AT])
+            remedy = "it looks binary: exclude it" if is_binary else "convert it (iconv -f ENCODING -t UTF-8)"
             position = self.offset + start + error.start
             raise InvalidUtf8Error(
-                f"{chunk.path} is not UTF-8 at byte {position} ({error.reason}){binary}; {UTF8_REMEDY}"
+                f"{chunk.path} is not UTF-8 at byte {position} ({error.reason}); {remedy}, or {UTF8_REMEDY}"
             ) from None
         return texts
 

@@ -79,7 +79,7 @@ def test_a_vocabulary_size_in_thousands(corpus: Path) -> None:
     [
         (["--vocabsize", "3"], "unknown flag --vocabsize; did you mean '--vocab_size'?"),
         (["--vocab-sise=3"], "unknown flag --vocab_sise; did you mean '--vocab_size'?"),
-        (["--output", "x"], "unknown flag --output (usage: bpeflow train --input PATH ... --vo"),
+        (["--output", "x"], "unknown flag --output: give it by --set output=VALUE, or in a config (usage: bpe"),
         (["encode", "--output=x"], "unknown flag --output: a setting of train; did you mean '--out'?"),
         (["--shard_tokens", "1m"], "unknown flag --shard_tokens: a setting of encode; did you"),
         (["--elephants"], "unknown flag --elephants (usage: bpeflow train --input PATH ... --vo"),

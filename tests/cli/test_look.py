@@ -120,7 +120,7 @@ def test_show_reads_the_beginning_of_files_in_any_format(
 
 def test_show_writes_a_page(capsys: pytest.CaptureFixture[str], tokenizer: str, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
-    assert output(capsys, "show", tokenizer, "slow <b>", "--html", str(path)) == ""
+    assert output(capsys, "show", tokenizer, "slow <b>", "--html", str(path)) == f"{path}\n"
     page = path.read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>")
     assert "rank 0" not in page

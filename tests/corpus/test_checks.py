@@ -96,14 +96,6 @@ def test_nothing_is_said_about_usual_texts(
     assert warnings_about(caplog, tmp_path, **options) == []
 
 
-def test_a_separator_that_two_blocks_share_is_found() -> None:
-    blocks = iter([b"a" * 400 + b"<|e", b"nd", b"|>" + b"a" * 80, b"a" * 100, b"not read"])
-    start, undivided = checks._first_bytes(blocks, b"<|end|>")
-    assert not undivided
-    assert len(start) == 587
-    assert list(blocks) == [b"not read"]
-
-
 # ---- end-of-text strings ----
 
 

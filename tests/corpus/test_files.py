@@ -59,7 +59,7 @@ OTHERS = {
     "UTF-32": (TEXT.decode().encode("utf-32"), "is UTF-32.*iconv -f UTF-32"),
     "Parquet": (b"PAR1\x15\x04 and so on", "is Parquet.*: .*use input_format='parquet', or name it .parquet"),
     "zip": (zipped(), "is a zip archive.*: .*unpack it"),
-    "npz": (arrays(), "is a zip archive.*: .*unpack it, or exclude it"),
+    "npz": (arrays(), r"is an archive of arrays \(NumPy\), such as the counts of a run.*: .*exclude it"),
     "tar": (tar(), "is a tar archive.*: .*unpack it"),
 }
 TOKEN_IDS = {
