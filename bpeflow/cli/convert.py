@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from argparse import Namespace
 from pathlib import Path
 
@@ -13,8 +12,6 @@ from bpeflow.cli.settings import add_settings, settings_of
 from bpeflow.config import TransformersSettings
 from bpeflow.formats import any_format, hub, transformers
 from bpeflow.run_dir.run_files import report_of_tokenizer
-
-log = logging.getLogger(__name__)
 
 _CONVERT = """\
 Write a tokenizer in another format: gpt2 (vocab.json, merges.txt and bpeflow.json), huggingface (tokenizer.json, and
@@ -47,18 +44,16 @@ def convert_parser() -> Parser:
 def run_convert(options: Namespace) -> None:
     """Convert a tokenizer."""
     set_up_logging()
-    given, report = settings_of(options), report_of_tokenizer(options.source)
-    source, has_options = options.source.expanduser(), any_format.takes_options(options.target, options.to)
-    known = transformers.options_of(source.parent if source.is_file() else source) if has_options else {}
-    if report and has_options:
-        of_run = report.settings["output"].items()
-        given = {name: value for name, value in of_run if name in TransformersSettings.model_fields} | given
     spec = hub.load_pretrained(str(options.source), **description(options))
+    given = settings_of(options)
+    if any_format.takes_options(options.target, options.to):
+        source, report = options.source.expanduser(), report_of_tokenizer(options.source)
+        of_run = report.settings["output"] if report else {}
+        known = {name: value for name, value in of_run.items() if name in TransformersSettings.model_fields}
+        known |= transformers.options_of(source.parent if source.is_file() else source, spec.vocab.special_tokens)
+        given = known | given
     for path in any_format.save(spec, options.target, options.to, options.overwrite, given):
         print(path)  # noqa: T201
-    written = transformers.options_of(options.target) if known else {}
-    if lost := [f"--{name}" for name, value in known.items() if name not in given and written.get(name) != value]:
-        log.warning("what transformers reads in %s besides is not copied: give %s", source, ", ".join(lost))
 
 
 # ---- counts ----

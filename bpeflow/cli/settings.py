@@ -72,10 +72,6 @@ def add_run_flags(parser: Parser, without: Collection[str] = ()) -> None:
         "--set", metavar="KEY=VALUE", action="append", default=[], dest="assignments", type=_assignment,
         help="override any setting, e.g. monitor.interval=2; the value is YAML; repeatable",
     )  # fmt: skip
-    group.add_argument(
-        "--special_tokens_file", metavar="FILE", type=_lines, action="extend", default=argparse.SUPPRESS,
-        dest=f"{SETTING}special_tokens", help="file with one special token per line, as for --special_tokens",
-    )  # fmt: skip
     add_quiet_flag(parser)
 
 
@@ -88,15 +84,6 @@ def _assignment(text: str) -> tuple[str, Any]:
         return key, parse_yaml(value)
     except ConfigError as error:
         raise argparse.ArgumentTypeError(f"{key}: {value!r} is not valid YAML ({error})") from error
-
-
-def _lines(path: str) -> list[str]:
-    """Parse the name of a file as its lines, without empty ones."""
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise argparse.ArgumentTypeError(f"cannot read {path} as text: {error}") from error
-    return [line for line in text.split("\n") if line]
 
 
 # ---- a corpus ----

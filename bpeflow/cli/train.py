@@ -39,5 +39,5 @@ def run_train(options: Namespace) -> None:
 
         merge(counts, options.config, flags, options.quiet)
         return
-    settings = make_run_settings(values, str(options.config or ""), flags)
+    settings = make_run_settings(values)
     run_training(settings, options.quiet, lambda observer: train(settings, observer))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -46,28 +46,15 @@ _NOT_DECIMAL = re.compile(r"[-+]?(0[0-7_]+|[1-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*
 log = logging.getLogger(__name__)
 
 
-def make_settings(
-    model: type[SettingsType], values: Mapping[str, Any], where: str = "", elsewhere: Collection[str] = ()
-) -> SettingsType:
+def make_settings(model: type[SettingsType], values: Mapping[str, Any]) -> SettingsType:
     """Validate `values` as `model`.
 
-    Args:
-        model: the settings.
-        values: their values.
-        where: the config that the values are from, for messages.
-        elsewhere: the keys (dotted keys, too) of values that are not from there.
-
-    Raises:
-        SettingsError: values are invalid; the message has a line for each. `UnknownSettingError` if a key is unknown.
+    Raises `SettingsError` if some are invalid, with a line for each, and `UnknownSettingError` if a key is unknown.
     """
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:
-        lines = []
-        for details in error.errors():
-            key = ".".join(map(str, details["loc"]))
-            is_there = where and not any(f"{key}.".startswith(f"{other}.") for other in elsewhere)
-            lines.append(one_line((f"{where}: " if is_there else "") + _explain(model, details)))
+        lines = [one_line(_explain(model, details)) for details in error.errors()]
         is_unknown = any(details["type"] == "extra_forbidden" for details in error.errors())
         raise (UnknownSettingError if is_unknown else SettingsError)("\n".join(lines)) from None
 

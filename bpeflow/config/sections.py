@@ -123,14 +123,8 @@ VocabSize = Annotated[int, Field(ge=256, lt=2**32 - 1), BeforeValidator(as_numbe
 Size = Annotated[ByteSize, Field(ge=1)]
 
 
-def _check_memory(limit: ByteSize) -> ByteSize:
-    """Refuse less memory than files would need more time for than counting."""
-    if limit < 16_000_000:
-        raise ValueError("must be at least 16mb")
-    return limit
-
-
-MemoryLimit = Annotated[ByteSize, AfterValidator(_check_memory)]
+#: With less memory, files would take more time than counting.
+MemoryLimit = Annotated[ByteSize, Field(ge=16_000_000)]
 
 
 _pipeline = partial(setting, group="pipeline")
@@ -229,7 +223,7 @@ class TransformersSettings(Frozen):
     )
     chat_template: NonEmpty | None = _run(
         None,
-        "chat template for transformers: a Jinja file, or chatml, llama3 or phi3",
+        "chat template for transformers: a Jinja file, its text, or chatml, llama3 or phi3",
         unset="none",
         example="chatml",
         metavar="FILE",

@@ -94,17 +94,17 @@ class FirstLook:
                 self._check(file, blocks)
 
     def watch(self, entry: InputFile, chunks: Iterator[StreamChunk]) -> Iterator[StreamChunk]:
-        """Yield the chunks of an entry, and look at the first ones if the entry can be read only once."""
+        """Yield the chunks of an entry that can be read only once, and look at the first ones."""
         first: list[bytearray] = []
         size = 0
         for chunk in chunks:
             yield chunk
-            if entry.main_process_only and size < LOOK_BYTES:
+            if size < LOOK_BYTES:
                 first.append(chunk.data)
                 size += len(chunk.data)
                 if size >= LOOK_BYTES:
                     self._check(entry.files[0], first)
-        if first and size < LOOK_BYTES:
+        if size < LOOK_BYTES:
             self._check(entry.files[0], first)
 
     def _blocks(self, file: InputFile) -> Generator[bytes, None, None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -87,15 +87,15 @@ def sample_texts(values: Mapping[str, Any], wanted: int = SAMPLE_BYTES) -> dict[
     Raises `ConfigError`, `CorpusError` and `OSError`.
     """
     of_counting = CountSettings.model_fields.keys() & values.keys()
-    settings = make_settings(CountSettings, {name: values[name] for name in of_counting})
+    lenient = {"bad_records": "skip", "invalid_utf8": "replace"}
+    settings = make_settings(CountSettings, {name: values[name] for name in of_counting} | lenient)
     corpus = find_corpus(settings)
-    sources = [replace(source, bad_records="skip") for source in corpus.sources]
-    rules = replace(TextRules.of(settings, sources), invalid_utf8="replace")
+    rules = TextRules.of(settings, corpus.sources)
     reader = CorpusReader(rules, max(wanted // _PLACES, 1), _LONGEST)
     local = [file for file in corpus.files if file.location == "file"]
     size = max(sum(file.weight for file in local) // _PLACES, 1)
     texts: defaultdict[str, list[str]] = defaultdict(list)
-    for number, source in enumerate(sources):
+    for number, source in enumerate(corpus.sources):
         files = [file for file in local if file.source == number]
         for part in SegmentPlan(files, size, partial(find_boundary, rules=rules, longest=_LONGEST)).parts():
             places = max(round(sum(entry.weight for entry in part) / size), 1)  # several in a stream, which is one part

@@ -47,10 +47,10 @@ class CorpusReader:
         for entry in entries:
             if entry.plain:
                 yield from self._planned(entry)
-            elif self.look is None:
-                yield from self._streamed(entry)
-            else:
+            elif self.look and entry.main_process_only:
                 yield from self.look.watch(entry, self._streamed(entry))
+            else:
+                yield from self._streamed(entry)
 
     def plan(self, entries: Iterable[InputFile]) -> Iterator[Chunk | InputFile]:
         """Yield the chunks of plain files, and the streams, to be read by other processes with `read_streams`."""

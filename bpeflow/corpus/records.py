@@ -116,12 +116,12 @@ class RecordBuffer:
         left_out: statistics of the records without a document.
     """
 
-    def __init__(self, rules: TextRules, source: int) -> None:
-        """Start with no documents. The rules and the source say what happens to records without one."""
+    def __init__(self, rules: TextRules) -> None:
+        """Start with no documents. The rules say what happens to records without one."""
         self.data = bytearray()
         self.left_out = NOTHING
         self._keeps_utf8 = rules.invalid_utf8 != "skip"
-        self._keeps_bad_records = rules.sources[source].bad_records == "error"
+        self._keeps_bad_records = rules.bad_records == "error"
 
     def add(self, text: RecordText) -> None:
         """Add a document, or count a record without one. Raises its error unless such records are skipped."""
@@ -158,7 +158,7 @@ def record_chunks(
         InvalidUtf8Error: a document is not UTF-8, and the rules do not skip such documents.
     """
     has_file = file.location != "iterable"
-    offset, records = 0, RecordBuffer(rules, file.source)
+    offset, records = 0, RecordBuffer(rules)
 
     def chunk(bytes_read: int) -> StreamChunk:
         return StreamChunk(
@@ -173,7 +173,7 @@ def record_chunks(
         size = len(records.data)
         if size >= chunk_size:
             yield chunk(0 if has_file else size)
-            offset, records = offset + size, RecordBuffer(rules, file.source)
+            offset, records = offset + size, RecordBuffer(rules)
     yield chunk(file.weight if has_file else len(records.data))
 
 
@@ -204,7 +204,7 @@ def parse_lines(chunk: StreamChunk, rules: TextRules) -> Iterator[tuple[int, Rec
 
 def gather_lines(chunk: StreamChunk, rules: TextRules) -> RecordBuffer:
     """Return the documents of a chunk of lines. Raises as `record_chunks` does."""
-    records = RecordBuffer(rules, chunk.source)
+    records = RecordBuffer(rules)
     for _, text in parse_lines(chunk, rules):
         records.add(text)
     return records
@@ -258,11 +258,10 @@ def row_groups(file: InputFile) -> list[InputFile]:
     if end is None:
         with _open(file) as parquet:
             end = parquet.num_row_groups
-    groups = range(file.begin, end)
-    ends = [file.weight * number // max(len(groups), 1) for number in range(len(groups) + 1)]
-    sizes = (end - begin for begin, end in pairwise(ends))
-    parts = zip(groups, sizes, strict=True)
-    return [replace(file, begin=group, end=group + 1, part_bytes=size) for group, size in parts]
+    count = end - file.begin
+    ends = [file.weight * number // max(count, 1) for number in range(count + 1)]
+    parts = enumerate(pairwise(ends), file.begin)
+    return [replace(file, begin=group, end=group + 1, part_bytes=end - begin) for group, (begin, end) in parts]
 
 
 def parquet_texts(file: InputFile, rules: TextRules) -> Iterator[RecordText]:

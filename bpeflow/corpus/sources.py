@@ -130,7 +130,7 @@ def find_corpus(settings: CorpusSettings, documents: Iterable[Any] | None = None
     if documents is not None:
         fields = _split_path(settings.text_field)
         entry = InputFile(DOCUMENTS, None, location="iterable", documents=documents)
-        return Corpus([Source(text_field=fields, bad_records=settings.bad_records)], [entry])
+        return Corpus([Source(text_field=fields)], [entry])
     sources: list[Source] = []
     entries: list[InputFile] = []
     weights, _ = settings.whole_weights
@@ -147,8 +147,7 @@ def find_corpus(settings: CorpusSettings, documents: Iterable[Any] | None = None
         except CorpusError as error:
             if not settings.sources:
                 raise
-            name = source.name if len(source.name) < 80 else short_repr(source.name)
-            raise type(error)(f"source {name}: {error}") from None
+            raise type(error)(f"source {source.name[:80]}: {error}") from None
         sample = None
         if source.max_bytes is not None:
             sample = Sample(int(source.max_bytes), source.seed)
@@ -160,7 +159,6 @@ def find_corpus(settings: CorpusSettings, documents: Iterable[Any] | None = None
                 weight=weights[number],
                 sample=sample,
                 text_field=_split_path(source.text_field or settings.text_field),
-                bad_records=settings.bad_records,
             )
         )
     _check_stdin(entries)

@@ -83,14 +83,12 @@ class Source:
         weight: how many times each of its documents counts, a whole number (`whole_weights`).
         sample: the random sample to draw from it; None for all documents.
         text_field: for records, the path of the field or column with the text.
-        bad_records: how to handle records without text.
     """
 
     name: str = "input"
     weight: int = 1
     sample: Sample | None = None
     text_field: tuple[str, ...] = ("text",)
-    bad_records: BadRecordsPolicy = "error"
 
 
 @dataclass(frozen=True)
@@ -102,6 +100,7 @@ class TextRules:
         delimiters: the separator, at which documents end, and the special tokens.
         invalid_utf8: how to handle text that is not UTF-8.
         sources: the sources by their numbers.
+        bad_records: how to handle records without text.
         keep_separator: whether a separator inside a record, where it ends no document, is ordinary text. By default it
             is removed, as a special token is.
     """
@@ -110,6 +109,7 @@ class TextRules:
     delimiters: Delimiters
     invalid_utf8: InvalidUtf8Policy = "error"
     sources: Sequence[Source] = (Source(),)
+    bad_records: BadRecordsPolicy = "error"
     keep_separator: bool = False
 
     @classmethod
@@ -120,6 +120,7 @@ class TextRules:
             Delimiters(settings.document_separator, settings.special_tokens),
             settings.invalid_utf8,
             sources,
+            settings.bad_records,
         )
 
     @cached_property

@@ -277,7 +277,9 @@ def _text_rules(tokenizer: Tokenizer, settings: EncodeSettings, sources: Sequenc
     special_tokens = [*tokenizer.special_tokens]
     separator = end_of_document(special_tokens) if settings.separator is None else settings.separator or None
     delimiters = Delimiters(separator, [] if settings.special_tokens_as_text else special_tokens)
-    return TextRules(tokenizer._pretokenizer, delimiters, settings.invalid_utf8, sources, keep_separator=True)
+    return TextRules(
+        tokenizer._pretokenizer, delimiters, settings.invalid_utf8, sources, settings.bad_records, keep_separator=True
+    )
 
 
 def _choose_end_token(tokenizer: Tokenizer, end_token: str | None, separator: str | None) -> str | None:

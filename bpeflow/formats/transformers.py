@@ -29,12 +29,8 @@ from bpeflow.formats.untrusted import read_json, read_text
 SPECIAL_TOKENS_FILE = "special_tokens_map.json"
 _TEMPLATE_FILE = "chat_template.jinja"
 
-#: The keys of options in ``tokenizer_config.json``.
-_KEYS = {
-    **{role: f"{role}_token" for role in ("eos", "bos", "pad")},
-    "chat_template": "chat_template",
-    "max_length": "model_max_length",
-}
+#: The special tokens that transformers has a use for: the end, the beginning and the padding of a text.
+_ROLES = ("eos", "bos", "pad")
 
 #: `model_max_length` of a tokenizer without limit, in all versions.
 _NO_LIMIT = int(1e30)
@@ -58,15 +54,29 @@ def save(spec: TokenizerSpec, folder: Path, options: TransformersSettings | None
     return paths
 
 
-def options_of(folder: Path) -> dict[str, Any]:
-    """Return the options that a folder for transformers was written with, as far as its files can be read."""
+def options_of(folder: Path, special_tokens: Collection[str]) -> dict[str, Any]:
+    """Return the options for `save` that a folder for transformers has, as far as its files can be read.
+
+    A role of a token that is not one of the special tokens is left out.
+    """
     content: dict[str, Any] = {}
     with suppress(FormatError):
         content = read_json(folder / CONFIG_FILE)
-    values = {option: content[key] for option, key in _KEYS.items() if content.get(key) is not None}
-    if (folder / _TEMPLATE_FILE).is_file():
-        values["chat_template"] = _TEMPLATE_FILE
-    return {option: value.get("content") if isinstance(value, dict) else value for option, value in values.items()}
+    with suppress(FormatError):
+        content["chat_template"] = read_text(folder / _TEMPLATE_FILE)
+    options = {}
+    for role in _ROLES:
+        token = content.get(f"{role}_token")
+        if isinstance(token, dict):
+            token = token.get("content")
+        if token in special_tokens:
+            options[role] = token
+    template, length = content.get("chat_template"), content.get("model_max_length")
+    if isinstance(template, str) and template:
+        options["chat_template"] = template
+    if isinstance(length, int) and 1 <= length < _NO_LIMIT:
+        options["max_length"] = length
+    return options
 
 
 def _roles(spec: TokenizerSpec, options: TransformersSettings) -> dict[str, str]:
@@ -176,10 +186,10 @@ CHAT_TEMPLATES = {
 
 
 def read_chat_template(name_or_path: str, special_tokens: Collection[str]) -> str:
-    """Return a chat template, given its name or the path of a Jinja file.
+    """Return a chat template, given its name, the path of a Jinja file, or the template itself.
 
     Args:
-        name_or_path: the name or path.
+        name_or_path: the name, path or template.
         special_tokens: the tokenizer's special tokens.
 
     Raises:
@@ -194,6 +204,8 @@ def read_chat_template(name_or_path: str, special_tokens: Collection[str]) -> st
                 f"{' '.join(missing)}; add them (special_tokens, or Tokenizer.with_special_tokens)"
             )
         return named.template
+    if "{{" in name_or_path or "{%" in name_or_path:
+        return name_or_path
     path = Path(name_or_path).expanduser()
     if not path.exists():
         hint = suggestion(name_or_path, CHAT_TEMPLATES) or f"; need a Jinja file, or {', '.join(CHAT_TEMPLATES)}"

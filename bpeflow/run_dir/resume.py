@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -55,7 +55,7 @@ log = logging.getLogger(__name__)
 # ---- the settings of a run ----
 
 
-def make_run_settings(values: Mapping[str, Any], where: str = "", elsewhere: Collection[str] = ()) -> Settings:
+def make_run_settings(values: Mapping[str, Any]) -> Settings:
     """Validate the settings of a run, as `make_settings` does.
 
     With `resume` and without a corpus, the run in `out_dir` is resumed with its own settings, and `values` override
@@ -64,7 +64,7 @@ def make_run_settings(values: Mapping[str, Any], where: str = "", elsewhere: Col
     """
     if (folder := _folder_to_resume(values)) is not None:
         values = replace(_own_settings(folder), values)
-    return make_settings(Settings, values, where, elsewhere)
+    return make_settings(Settings, values)
 
 
 def counts_to_resume(values: Mapping[str, Any]) -> Path | None:

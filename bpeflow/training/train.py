@@ -460,7 +460,7 @@ def _as_settings(config: Settings | Mapping[str, Any] | str | Path) -> Settings:
         values = load_values(path)
     except ConfigError as error:
         raise error if path.suffix in (".yaml", ".yml") else type(error)(f"{error}{_TAKES_SETTINGS}") from None
-    return make_run_settings(values, str(config))
+    return make_run_settings(values)
 
 
 def _check_init_from(settings: Settings) -> None:

@@ -114,7 +114,7 @@ def test_backends_says_what_was_not_built(
         ),
         (["--input", "a", "--out_dir", "b"], NO_SIZE),
         (["--input", "a", "--skip_merge"], "no output folder: give --out_dir FOLDER, or name one in the config"),
-        (["--config", "/dev/null"], f"/dev/null: input is missing: name at least one file, folder or glob; {NO_SIZE}"),
+        (["--config", "/dev/null"], f"input is missing: name at least one file, folder or glob; {NO_SIZE}"),
         (
             ["train", "corpus.txt"],
             f"unexpected argument 'corpus.txt' ({TRAIN})",
