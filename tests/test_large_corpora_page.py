@@ -24,4 +24,4 @@ def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     for program, *arguments in commands:
         assert (program, main(arguments)) == ("bpeflow", 0)
     out = capsys.readouterr().out
-    assert all(f"\n{name} " in out for name in ("exact", "thinned5", "without_1", "sample"))
+    assert all(f"  {name} " in out for name in ("exact", "thinned5", "without_1", "sample"))
