@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -191,7 +192,7 @@ class Vocab(Mapping[int, bytes]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Vocab):
             return super().__eq__(other)
-        names = ("tokens", "special_tokens", "merges")
+        names = ("packed_tokens", "special_tokens", "merges")
         return all(getattr(self, name) == getattr(other, name) for name in names)
 
     __hash__ = None  # type: ignore[assignment]  # equal to dicts, which have no hash
@@ -250,12 +251,6 @@ class Vocab(Mapping[int, bytes]):
 
     # ---- what encoding yields ----
 
-    def packed(self) -> tuple[PackedBytes, PackedBytes]:
-        """Return `decoded_tokens` and `ordinary_tokens`, each in one piece."""
-        if self._distinct:
-            return self.packed_tokens, self.packed_tokens.without(self.special_tokens.values())
-        return PackedBytes.of(self.decoded_tokens), PackedBytes.of(self.ordinary_tokens)
-
     @cached_property
     def byte_ids(self) -> tuple[int, ...]:
         """The id of each of the 256 bytes: of its own token, or of the special token that it shares an id with.
@@ -265,7 +260,7 @@ class Vocab(Mapping[int, bytes]):
         Raises:
             FormatError: another byte has no id.
         """
-        ids = self.packed()[1].singles()
+        ids = self.ordinary_tokens.singles()
         missing = [byte for byte in range(256) if bytes([byte]) not in ids]
         if not set(UTF8_BYTES).isdisjoint(missing):
             raise FormatError(
@@ -274,7 +269,12 @@ class Vocab(Mapping[int, bytes]):
         return tuple(ids.get(bytes([byte]), 0) for byte in range(256))
 
     @cached_property
-    def ordinary_tokens(self) -> tuple[bytes, ...]:
+    def own_tokens(self) -> PackedBytes:
+        """The bytes of each token that is not special, indexed by id; ``b""`` for all other ids."""
+        return self.packed_tokens.without(self.special_tokens.values())
+
+    @cached_property
+    def ordinary_tokens(self) -> PackedBytes:
         """The bytes of each id that encoding ordinary text can yield; ``b""`` for all other ids.
 
         Ordinary text never yields a special token, unless that shares its id with a byte or a merge. Of two ids with
@@ -283,18 +283,19 @@ class Vocab(Mapping[int, bytes]):
         Raises:
             FormatError: as for `merge_ids`.
         """
+        own = self.own_tokens
         if self._distinct:
-            return tuple(self._own_tokens())
+            return own
         ids = self._ids
-        ordinary = [token if ids.get(token) == token_id else b"" for token_id, token in enumerate(self._own_tokens())]
+        repeated = own.lengths > 0
+        repeated[[*ids.values()]] = False
         shared = np.flatnonzero(np.isin(self.merge_ids[:, 2], [*self.special_tokens.values()]))
-        for token in [*(b"".join(self.merges[rank]) for rank in shared), *(bytes([byte]) for byte in range(256))]:
-            if token in ids:
-                ordinary[ids[token]] = token
-        return tuple(ordinary)
+        made = [*(b"".join(self.merges[rank]) for rank in shared), *(bytes([byte]) for byte in range(256))]
+        changed = dict.fromkeys(np.flatnonzero(repeated).tolist(), b"")
+        return own.replaced(changed | {ids[token]: token for token in made if token in ids})
 
     @cached_property
-    def decoded_tokens(self) -> tuple[bytes, ...]:
+    def decoded_tokens(self) -> PackedBytes:
         """The bytes that each id is decoded to: ordinary text that yields the id, or else the token's own.
 
         The two differ if a special token shares its id with other bytes, as ``"Ġthe"`` can with ``b" the"`` in
@@ -304,10 +305,8 @@ class Vocab(Mapping[int, bytes]):
         Raises:
             FormatError: as for `merge_ids`.
         """
-        decoded = list(self.tokens)
-        for token_id in self.special_tokens.values():
-            decoded[token_id] = self.ordinary_tokens[token_id] or decoded[token_id]
-        return tuple(decoded)
+        shared = {token_id: self.ordinary_tokens[token_id] for token_id in self.special_tokens.values()}
+        return self.packed_tokens.replaced({token_id: token for token_id, token in shared.items() if token})
 
     @cached_property
     def token_ids(self) -> dict[bytes, int]:
@@ -319,7 +318,14 @@ class Vocab(Mapping[int, bytes]):
             FormatError: as for `merge_ids`.
         """
         specials = {token.encode(): token_id for token, token_id in self.special_tokens.items()}
-        return specials | {token: token_id for token_id, token in enumerate(self.ordinary_tokens) if token}
+        return specials | self.ordinary_ids
+
+    @cached_property
+    def ordinary_ids(self) -> dict[bytes, int]:
+        """The id of each of the `ordinary_tokens`."""
+        ids = dict(zip(self.ordinary_tokens, range(len(self)), strict=True))
+        ids.pop(b"", None)
+        return ids
 
     @cached_property
     def _ids(self) -> dict[bytes, int]:
@@ -331,17 +337,10 @@ class Vocab(Mapping[int, bytes]):
         texts = {token_id: token for token, token_id in self.special_tokens.items()}
         same_bytes = {token.encode(): token_id for token_id, token in texts.items()}
         shared = {mergeable_bytes(token): token_id for token_id, token in texts.items()}
-        own = self._own_tokens()
+        own = [*self.own_tokens]
         ids = same_bytes | shared | dict(zip(reversed(own), reversed(range(len(own))), strict=True))
         ids.pop(b"", None)
         return ids
-
-    def _own_tokens(self) -> list[bytes]:
-        """Return the tokens, with ``b""`` for special ones."""
-        own = [*self.tokens]
-        for token_id in self.special_tokens.values():
-            own[token_id] = b""
-        return own
 
     @property
     def _merges_special_tokens(self) -> bool:
@@ -402,10 +401,15 @@ class Vocab(Mapping[int, bytes]):
             for byte in range(256):
                 builder.add(bytes([byte]))
             specials = {token: builder.add_special(token) for token in special_tokens}
-        taken = builder.add_merges(merges, max_tokens)
-        vocab = cls(builder.tokens, specials, taken)._fitting()
-        vocab.__dict__["_distinct"] = not reuse_tokens and len({*vocab.tokens}) == len(vocab)
-        return vocab
+        first, taken = len(builder.tokens), builder.add_merges(merges, max_tokens)
+        vocab = cls(builder.tokens, specials, taken)
+        ids = dict(zip(vocab.tokens, range(len(vocab)), strict=True))
+        if not reuse_tokens and len(ids) == len(vocab):  # as usual
+            with suppress(KeyError):
+                sides = np.fromiter(map(ids.__getitem__, chain.from_iterable(taken)), np.uint32).reshape(-1, 2)
+                results = np.arange(first, len(vocab), dtype=np.uint32)
+                vocab.__dict__.update(_distinct=True, merge_ids=_read_only(np.column_stack([sides, results])))
+        return vocab._checked()
 
     def extend(
         self,
@@ -435,7 +439,7 @@ class Vocab(Mapping[int, bytes]):
         """
         specials = dict(self.special_tokens)
         known = {mergeable_bytes(token): i for token, i in specials.items()} if reuse_tokens else {}
-        known |= {token: i for i, token in enumerate(self.ordinary_tokens)}
+        known |= self.ordinary_ids
         builder = _VocabBuilder(True, self.tokens, known)
         for token in _as_texts(special_tokens):
             if token not in specials:
@@ -446,18 +450,18 @@ class Vocab(Mapping[int, bytes]):
             special_tokens=specials,
             merges=self.merges + taken,
             merge_counts=self.merge_counts and self.merge_counts + (None,) * len(taken),
-        )._fitting()
+        )._checked()
 
-    def _fitting(self) -> Vocab:
+    def _checked(self) -> Vocab:
         """Return this vocabulary. Raises `FormatError` if a part of a merge is not a token."""
-        if not {*chain.from_iterable(self.merges)} <= {*self.tokens}:
-            self.merge_ids  # noqa: B018 (raises, unless a special token stands for the part)
+        self.merge_ids  # noqa: B018
         return self
 
     @property
     def longest_token(self) -> bytes:
         """The longest token that is not a special token; of several, the one with the lowest id."""
-        return max(self._own_tokens(), key=len)
+        own = self.own_tokens
+        return own[int(own.lengths.argmax())]
 
 
 def _as_tokens(tokens: Iterable[bytes]) -> tuple[bytes, ...]:

@@ -32,7 +32,7 @@ _INTERNAL = {
     "PretokenCounts": {"kept_in", "unload", "with_pattern", "with_cut", "dump"},
     "Tokenizer": {"from_spec", "to_spec"},
     "TrainResult": {"describe"},
-    "Vocab": {"from_merge_ids", "replaced", "annotated", "packed_sides", "packed"},
+    "Vocab": {"from_merge_ids", "replaced", "annotated", "packed_sides", "own_tokens", "ordinary_ids"},
 }
 
 #: Sections of docstrings, and their headings on the page.

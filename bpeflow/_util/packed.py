@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, overload
@@ -47,6 +47,11 @@ class PackedBytes(Sequence[bytes]):
         """The length of each string."""
         return np.diff(self.offsets)
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PackedBytes):
+            return NotImplemented
+        return self.data == other.data and np.array_equal(self.offsets, other.offsets)
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
@@ -81,14 +86,24 @@ class PackedBytes(Sequence[bytes]):
         more = PackedBytes.of(strings)
         return PackedBytes(self.data + more.data, np.concatenate([self.offsets, self.offsets[-1] + more.offsets[1:]]))
 
+    def replaced(self, strings: Mapping[int, bytes]) -> PackedBytes:
+        """Return these strings with others at some indices.
+
+        >>> [*PackedBytes.of([b"x", b"", b"yz"]).replaced({1: b"new", 2: b""})]
+        [b'x', b'new', b'']
+        """
+        if not strings:
+            return self
+        lengths, kept = self.lengths, 0
+        pieces: list[bytes] = []
+        for index in sorted(strings):
+            pieces += self.data[kept : self.offsets[index]], strings[index]
+            kept, lengths[index] = self.offsets[index + 1], len(strings[index])
+        return PackedBytes.of_lengths(b"".join([*pieces, self.data[kept:]]), lengths)
+
     def without(self, indices: Iterable[int]) -> PackedBytes:
         """Return the strings with empty ones at some indices."""
-        kept = self.lengths
-        kept[[*indices]] = 0
-        if kept.sum() == len(self.data):
-            return self
-        data = np.frombuffer(self.data, np.uint8)[np.repeat(kept > 0, self.lengths)]
-        return PackedBytes.of_lengths(data.tobytes(), kept)
+        return self.replaced(dict.fromkeys(indices, b""))
 
     def taken(self, indices: NDArray[np.integer[Any]]) -> PackedBytes:
         """Return the strings at some indices, in their order, which may repeat.

@@ -27,7 +27,7 @@ from bpeflow.formats.dialects import (
     read_pre_tokenizer,
     write_pre_tokenizer,
 )
-from bpeflow.formats.printable import find_merge_ids, ids_by_form, json_entries, merge_lines, vocab_of_forms
+from bpeflow.formats.printable import find_merge_ids, ids_by_form, merge_lines, vocab_of_forms
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.formats.untrusted import Part, check_bytes, check_ids, has_duplicates, is_text, read_json
 from bpeflow.vocab import Vocab
@@ -121,8 +121,8 @@ def to_json(spec: TokenizerSpec, path: Path, post_processor: Mapping[str, Any] |
     }
     text = json.dumps(content, ensure_ascii=False, indent=1) + "\n"
     # The long parts, in the same layout: `json` is ten times slower with `indent`.
-    entries = json_entries(ids, ",\n   ")
-    text = text.replace('"vocab": {}', f'"vocab": {{\n   {entries}\n  }}')
+    entries = json.dumps(ids, ensure_ascii=False, separators=(",\n   ", ": "))
+    text = text.replace('"vocab": {}', f'"vocab": {{\n   {entries[1:-1]}\n  }}')
     escaped = merge_lines(spec.vocab)[:-1].replace("\\", r"\\").replace('"', r"\"").replace("\n", "\0")
     merges = escaped.replace(" ", '",\n    "').replace("\0", '"\n   ],\n   [\n    "')
     return text.replace('"merges": []', f'"merges": [\n   [\n    "{merges}"\n   ]\n  ]') if merges else text
@@ -158,7 +158,7 @@ def _check_whole_tokens(vocab: Vocab, specials: Iterable[str], path: Path) -> No
 
 def _ids(vocab: Vocab, path: Path) -> dict[str, int]:
     """Return the ids by the printable form of ordinary tokens and the text of special tokens."""
-    ids, ordinary = ids_by_form(vocab, path), vocab.packed()[1]
+    ids, ordinary = ids_by_form(vocab, path), vocab.ordinary_tokens
     for text, token_id in vocab.special_tokens.items():
         other = from_printable(text)
         if other not in (None, text.encode()):

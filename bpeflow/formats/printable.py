@@ -5,18 +5,15 @@ Merges become ids by way of their printable forms. Their bytes are not needed be
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from itertools import pairwise
-from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow._util.byte_level import BYTE_CHARACTERS, from_printable, to_printable
+from bpeflow._util.byte_level import BYTE_CHARACTERS, from_printable
 from bpeflow._util.native import load_library
 from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import short_repr
@@ -24,9 +21,8 @@ from bpeflow.errors import FormatError, NativeUnavailableError
 from bpeflow.formats.untrusted import place_tokens
 from bpeflow.vocab import Vocab
 
-#: The character of each byte, and those between the sides of a merge and after it.
+#: The character of each byte.
 _CHARACTERS = np.frombuffer(BYTE_CHARACTERS.encode("utf-16-le"), "<u2")
-_LINE_ENDS = np.frombuffer(" \n".encode("utf-16-le"), "<u2")
 
 
 def bytes_of_forms(forms: Collection[str]) -> PackedBytes | None:
@@ -47,10 +43,13 @@ def merge_lines(vocab: Vocab) -> str:
     >>> merge_lines(Vocab.build([(b" ", b"t"), (b"h", b"e")]))
     'Ġ t\nh e\n'
     """
-    sides = vocab.packed_sides()
-    characters = _CHARACTERS[np.frombuffer(sides.data, np.uint8)]
-    ends = np.tile(_LINE_ENDS, vocab.merge_count)
-    return np.insert(characters, sides.offsets[1:], ends).tobytes().decode("utf-16-le")
+    return _forms(vocab.packed_sides(), np.tile([ord(" "), ord("\n")], vocab.merge_count))
+
+
+def _forms(strings: PackedBytes, ends: NDArray[np.integer[Any]] | int) -> str:
+    """Return the printable form of each string, with one character of `ends` after each."""
+    characters = _CHARACTERS[np.frombuffer(strings.data, np.uint8)]
+    return np.insert(characters, strings.offsets[1:], ends).tobytes().decode("utf-16-le")
 
 
 def find_merge_ids(merges: Sequence[Any], ids: Mapping[str, int], place: Callable[[int], str]) -> NDArray[np.uint32]:
@@ -125,33 +124,18 @@ def ids_by_form(vocab: Vocab, path: Path) -> dict[str, int]:
         FormatError: two ordinary tokens have the same bytes, as those of no trained vocabulary have. The message has
             `path`.
     """
-    packed = vocab.packed_tokens.without(vocab.special_tokens.values())
-    printable = to_printable(packed.data)  # a character is a byte
-    forms = [printable[start:end] for start, end in pairwise(packed.offsets.tolist())]
-    numbers, specials = range(len(forms)), vocab.special_tokens
-    all_forms = [*forms]
-    for text, token_id in specials.items():
-        all_forms[token_id] = text
-    ids = dict(zip(all_forms, numbers, strict=True))
-    ids.pop("", None)
-    ordinary = np.count_nonzero(packed.lengths)
-    if len(ids) == ordinary + len(specials):  # as usual
-        return ids
-    ids = dict(zip(forms, numbers, strict=True))
-    ids.pop("", None)
-    if len(ids) < ordinary:
+    own = vocab.own_tokens
+    forms = _forms(own, ord("\n")).split("\n")[:-1]
+    ids = dict(zip(forms, range(len(forms)), strict=True))
+    if len(ids) - ("" in ids) < np.count_nonzero(own.lengths):
         first, second = next((i, ids[form]) for i, form in enumerate(forms) if form and ids[form] != i)
-        raise FormatError(f"{path}: {packed[first]!r} has the ids {first} and {second}; the file can hold only one")
-    return dict(sorted((specials | ids).items(), key=operator.itemgetter(1)))
-
-
-def json_entries(ids: Mapping[str, int], separator: str) -> str:
-    r"""Return the entries of a JSON object as `json.dumps` writes them, which takes twice as long.
-
-    >>> json_entries({"a": 0, '"': 1}, ", ")
-    '"a": 0, "\\"": 1'
-    """
-    return separator.join([f"{encode_basestring(form)}: {token_id}" for form, token_id in ids.items()])
+        raise FormatError(f"{path}: {own[first]!r} has the ids {first} and {second}; the file can hold only one")
+    for text, token_id in vocab.special_tokens.items():
+        if text not in ids:
+            forms[token_id] = text
+    ids = dict(zip(forms, range(len(forms)), strict=True))
+    ids.pop("", None)
+    return ids
 
 
 def vocab_of_forms(
@@ -173,15 +157,16 @@ def vocab_of_forms(
     Raises:
         FormatError: an id is assigned twice or far too high, or a token is neither special nor in printable form.
     """
-    special_entries = dict(special_tokens.items() & ids.items())
-    forms = [form for form in ids if form not in special_entries]
+    forms = dict(ids)
+    for text, _ in special_tokens.items() & ids.items():
+        del forms[text]
     packed = bytes_of_forms(forms)
     if packed is None or "" in ids:
         form = next(form for form in forms if not from_printable(form))
         raise FormatError(
             f"{path}: token {short_repr(form)} is neither in printable form, as byte-level tokens are, nor special"
         )
-    all_ids = [*map(ids.__getitem__, forms), *special_tokens.values()]
+    all_ids = [*forms.values(), *special_tokens.values()]
     tokens = place_tokens(path, all_ids, packed.plus([*map(str.encode, special_tokens)]))
     # A side with the id of a special token has other bytes than that token, which is not in printable form.
     if not np.isin(merge_ids, [*special_tokens.values()]).any():

@@ -155,12 +155,11 @@ def first_difference(vocab: Vocab, whole_tokens: bool) -> str | None:
     Tokens that merging never yields are a difference unless `whole_tokens` is true, because tiktoken yields them for
     pre-tokens that equal them.
     """
-    _, packed = vocab.packed()
-    merge_ids, tokens = recover_merge_ids(packed), vocab.ordinary_tokens
-    never_made = packed.lengths > 1
+    tokens = vocab.ordinary_tokens
+    merge_ids, never_made = recover_merge_ids(tokens), tokens.lengths > 1
     never_made[merge_ids[:, 2]] = False
     if never_made.any() and not whole_tokens:
-        token_id = never_made.argmax()
+        token_id = int(never_made.argmax())
         return (
             f"token {tokens[token_id]!r} (id {token_id}) is not the result of any merge, but would be used for a "
             "pre-token that equals it"

@@ -158,7 +158,7 @@ def to_arguments(spec: TokenizerSpec, path: Path) -> dict[str, Any]:
         "name": path.name.removesuffix(SUFFIX),
         "pat_str": _pat_str(spec, path),
         "special_tokens": vocab.special_tokens,
-        "mergeable_ranks": {token: rank for rank, token in enumerate(ordinary) if token},
+        "mergeable_ranks": vocab.ordinary_ids,
     }
 
 
@@ -202,15 +202,15 @@ def _warn_of_prefixes(vocab: Vocab, path: Path) -> None:
             )
 
 
-def _check_ids(vocab: Vocab, ordinary: tuple[bytes, ...], path: Path) -> None:
+def _check_ids(vocab: Vocab, ordinary: PackedBytes, path: Path) -> None:
     for text, token_id in vocab.special_tokens.items():
         if ordinary[token_id] not in (b"", vocab.packed_tokens[token_id]):
             raise FormatError(
                 f"{path}: special token {text!r} shares id {token_id} with {ordinary[token_id]!r}; in tiktoken an id "
                 "has one string"
             )
-    own = vocab.packed_tokens.without(vocab.special_tokens.values())
-    for token_id in np.flatnonzero((own.lengths > 0) & (vocab.packed()[1].lengths == 0)).tolist():
+    own = vocab.own_tokens
+    for token_id in np.flatnonzero((own.lengths > 0) & (ordinary.lengths == 0)).tolist():
         raise FormatError(f"{path}: tiktoken has one id per string, but {own[token_id]!r} (id {token_id}) has two")
 
 

@@ -88,7 +88,7 @@ class TokenizerSpec:
     def native(self, first_level: int) -> native.Vocabulary:
         """Return the argument of native functions that encode. Its first level is this number of merges."""
         vocab = self.vocab
-        tokens, ordinary = vocab.packed()
+        tokens, ordinary = vocab.decoded_tokens, vocab.ordinary_tokens
         byte_ids = np.array(vocab.byte_ids, np.uint32)
         merges = np.ascontiguousarray(vocab.merge_ids, np.uint32)
         argument = native.Vocabulary(

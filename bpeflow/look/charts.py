@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from bpeflow._util.machine import load_extra
 from bpeflow.look.usage import Prefix
-from bpeflow.look.vocabulary import text_tokens
 from bpeflow.vocab import Vocab
 
 #: Inches of 72 points. A chart that fills a phone's screen is about its own size, so its text can be read there.
@@ -214,7 +213,7 @@ def enough_size(curve: Curve) -> tuple[int, float] | None:
 
 def token_lengths(vocab: Vocab) -> list[int]:
     """Return how many tokens have 1 byte, 2 bytes, and so on; special tokens are left out."""
-    numbers: list[int] = np.bincount(text_tokens(vocab).lengths, minlength=2)[1:].tolist()
+    numbers: list[int] = np.bincount(vocab.own_tokens.lengths, minlength=2)[1:].tolist()
     return numbers
 
 

@@ -101,7 +101,7 @@ def compare_vocabs(first: Tokenizer, second: Tokenizer) -> VocabDifference:
     >>> difference.shared, difference.first_difference, difference.merges_there
     (257, 1, (None, (b'l', b'ow')))
     """
-    ours, theirs = (_ordinary_ids(tokenizer) for tokenizer in (first, second))
+    ours, theirs = first.vocab.ordinary_ids, second.vocab.ordinary_ids
     shared = ours.keys() & theirs.keys()
     merges = enumerate(zip_longest(first.merges, second.merges))
     rank, there = next(((rank, pair) for rank, pair in merges if pair[0] != pair[1]), (None, (None, None)))
@@ -149,7 +149,7 @@ def compare_texts(first: Explanation, second: Explanation) -> Iterator[Block]:
 def compare_pretokens(first: Tokenizer, second: Tokenizer, counts: PretokenCounts) -> Iterator[PretokenDifference]:
     """Yield the pre-tokens that two tokenizers divide differently, the most frequent first."""
     tokens = [each.vocab.decoded_tokens for each in (first, second)]
-    lengths = [np.array([*map(len, side)]) for side in tokens]
+    lengths = [each.lengths for each in tokens]
     batches = [encoded_batches(each._encoder, counts) for each in (first, second)]
     for (start, our_ids, our_ends), (_, their_ids, their_ends) in zip(*batches, strict=True):
         pretoken_ends = counts.offsets[start + 1 : start + 1 + len(our_ends)] - counts.offsets[start]
@@ -164,7 +164,3 @@ def compare_pretokens(first: Tokenizer, second: Tokenizer, counts: PretokenCount
 def _part(tokens: Sequence[bytes], ids: NDArray[Any], ends: NDArray[np.int64], number: int) -> tuple[bytes, ...]:
     """Return the bytes of the tokens of a pre-token, given where the ids of each end."""
     return tuple(tokens[i] for i in ids[ends[number - 1] if number else 0 : ends[number]].tolist())
-
-
-def _ordinary_ids(tokenizer: Tokenizer) -> dict[bytes, int]:
-    return {token: token_id for token_id, token in enumerate(tokenizer.vocab.ordinary_tokens) if token}

@@ -41,8 +41,7 @@ class Explainer:
         self._merges = merge_table(vocab.merge_ids)
         self._counts = vocab.merge_counts or (None,) * vocab.merge_count
         self._pretokenizer = tokenizer._pretokenizer
-        whole = enumerate(vocab.ordinary_tokens) if tokenizer.to_spec().whole_tokens else ()
-        self._whole = {token: token_id for token_id, token in whole if token}
+        self._whole = vocab.ordinary_ids if tokenizer.to_spec().whole_tokens else {}
 
     def explain(
         self, text: str, *, allowed_special: SpecialChoice = "all", disallowed_special: SpecialChoice = ()

@@ -13,7 +13,7 @@ from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus.sources import each_document_once
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.look.vocabulary import VocabToken, text_tokens
+from bpeflow.look.vocabulary import VocabToken
 from bpeflow.progress import Observer
 from bpeflow.tokenizer.parallel import encoded_batches
 from bpeflow.tokenizer.tokenizer import Tokenizer
@@ -93,11 +93,11 @@ def inspect_corpus(tokenizer: Tokenizer, counts: PretokenCounts) -> CorpusFigure
         counts: the counts of pre-tokens by its pattern.
     """
     occurrences = token_occurrences(tokenizer, counts)
-    tokens = tokenizer.vocab.decoded_tokens
+    tokens, own = tokenizer.vocab.decoded_tokens, tokenizer.vocab.own_tokens
     order = np.argsort(-occurrences, kind="stable")
     number = int(occurrences.sum())
     used = order[: np.count_nonzero(occurrences)].tolist()
-    unused = text_tokens(tokenizer.vocab).without(used)
+    unused = np.flatnonzero((occurrences == 0) & (own.lengths > 0)).tolist()
     return CorpusFigures(
         bytes=counts.total_bytes,
         pretokens=counts.total,
@@ -105,7 +105,7 @@ def inspect_corpus(tokenizer: Tokenizer, counts: PretokenCounts) -> CorpusFigure
         tokens=number,
         bytes_per_token=counts.total_bytes / number if number else 0.0,
         used=tuple(UsedToken(i, tokens[i], int(occurrences[i])) for i in used),
-        unused=tuple(VocabToken(i, unused[i]) for i in np.flatnonzero(unused.lengths).tolist()),
+        unused=tuple(VocabToken(i, own[i]) for i in unused),
         prefixes=prefixes(tokenizer, occurrences, counts.total_bytes, _doubling),
     )
 
@@ -166,7 +166,7 @@ def tokens_of_prefixes(
         The number of entries of each prefix, and the number of tokens, for n from 0 on; None if merges come before
         those that make their parts, several merges make the same token, or the tokenizer has `whole_tokens`.
     """
-    merge_ids, lengths = tokenizer.vocab.merge_ids.astype(np.int64), tokenizer.vocab.packed()[0].lengths
+    merge_ids, lengths = tokenizer.vocab.merge_ids.astype(np.int64), tokenizer.vocab.decoded_tokens.lengths
     left, right, made = merge_ids.T
     ranks, rank_of = np.arange(len(made)), np.full(len(lengths), -1)
     rank_of[made] = ranks

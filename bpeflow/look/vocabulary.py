@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Literal
+from itertools import repeat
+from operator import contains
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util.packed import PackedBytes
-from bpeflow._util.text import count_words
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.look.render import is_incomplete, join_tokens
 from bpeflow.tokenizer.tokenizer import Tokenizer, new_encoder
 from bpeflow.vocab import Vocab
+
+Figure = TypeVar("Figure", int, str)
 
 #: Why no text yields a token.
 Never = Literal["other tokens", "not UTF-8", "normalized", "same bytes"]
@@ -29,8 +32,12 @@ _SCRIPTS = (
     "Nko", "Tifinagh", "Cherokee", "Canadian_Aboriginal", "Yi", "Braille", "Coptic", "Runic",
 )  # fmt: skip
 
-#: What a character is that is not of a script. The first that a token has, without letters, is what the token is.
-_NO_SCRIPT = ("digits", "punctuation and symbols", "white space")
+#: What the characters of shapes stand for (see `shapes_of`). Without scripts, the first that a token has is what it is.
+_KINDS = {"0": "digits", "!": "punctuation and symbols", " ": "white space"}
+_KINDS |= {chr(0x100 + number): name.replace("_", " ") for number, name in enumerate(("other scripts", *_SCRIPTS))}
+
+#: In shapes, a byte that is not part of a whole character.
+_BROKEN = "?"
 
 #: Tokens of a list that are shown.
 LISTED = 10
@@ -136,34 +143,33 @@ def inspect_vocab(tokenizer: Tokenizer, longest: int = 10) -> VocabFigures:
         longest: the number of longest tokens to return.
     """
     vocab = tokenizer.vocab
-    packed = text_tokens(vocab)
-    tokens = [*filter(None, packed)]
-    never = tuple(never_tokens(tokenizer))
-    proved = reached_ids(tokenizer).union(token.id for token in never)
+    tokens, shapes = vocab.own_tokens, shapes_of(vocab.own_tokens)
+    lengths, never = tokens.lengths, tuple(never_tokens(tokenizer))
+    unproved = lengths > 0
+    unproved[[*reached_ids(tokenizer), *(token.id for token in never)]] = False
     return VocabFigures(
         ids=len(vocab),
-        unused_ids=vocab.tokens.count(b""),
+        unused_ids=int(np.count_nonzero(vocab.packed_tokens.lengths == 0)),
         merges=vocab.merge_count,
         special_tokens=dict(vocab.special_tokens),
-        lengths=dict(sorted(Counter(map(len, tokens)).items())),
-        words=dict(sorted(Counter(map(count_words, tokens)).items())),
-        scripts=count_scripts(tokens),
-        incomplete=tuple(VocabToken(i, token) for i, token in enumerate(packed) if is_incomplete(token)),
+        lengths=dict(sorted(Counter(lengths[lengths > 0].tolist()).items())),
+        words=dict(sorted(_tally(shapes, _count_words).items())),
+        scripts=count_scripts(shapes),
+        incomplete=_chosen(tokens, are_incomplete(shapes)),
         never=never,
-        unproved=tuple(VocabToken(i, token) for i, token in enumerate(packed) if token and i not in proved),
+        unproved=_chosen(tokens, unproved),
         longest=tuple(longest_tokens(vocab, longest)),
         merge_counts=tuple(_counts_at_ranks(tokenizer)),
     )
 
 
-def text_tokens(vocab: Vocab) -> PackedBytes:
-    """Return the tokens of a vocabulary by id, without special tokens."""
-    return vocab.packed_tokens.without(vocab.special_tokens.values())
+def _chosen(tokens: PackedBytes, chosen: NDArray[np.bool_]) -> tuple[VocabToken, ...]:
+    return tuple(VocabToken(i, tokens[i]) for i in np.flatnonzero(chosen).tolist())
 
 
 def longest_tokens(vocab: Vocab, count: int) -> list[VocabToken]:
     """Return the longest tokens of a vocabulary, without special tokens. Ties are in the order of ids."""
-    tokens = text_tokens(vocab)
+    tokens = vocab.own_tokens
     longest = np.argsort(-tokens.lengths, kind="stable")[:count].tolist()
     return [VocabToken(i, tokens[i]) for i in longest if tokens[i]]
 
@@ -174,29 +180,28 @@ def list_tokens(tokens: Sequence[VocabToken]) -> str:
     return f"{listed} …" if len(tokens) > LISTED else listed
 
 
-def reached_ids(tokenizer: Tokenizer) -> set[int]:
+def reached_ids(tokenizer: Tokenizer) -> NDArray[np.int64]:
     """Return the ids of the tokens that their own text yields, alone or before one of `_FOLLOWING`."""
     spec = tokenizer.to_spec()
     if spec.unmatched == "error":  # where text is dropped, the ids have other bytes
         tokenizer = Tokenizer.from_spec(replace(spec, unmatched="drop"))
     tokens = spec.vocab.ordinary_tokens
-    rest = np.array([i for i, token in enumerate(tokens) if token and not is_incomplete(token)])
-    reached: set[int] = set()
+    rest = np.flatnonzero((tokens.lengths > 0) & ~are_incomplete(shapes_of(tokens)))
+    reached = []
     for following in _FOLLOWING:
         texts = [tokens[i].decode() + following for i in rest.tolist()]
         ids, offsets = tokenizer.encode_batch_to_numpy(texts, allowed_special=())
         is_reached = (np.append(ids, 0)[offsets[:-1]] == rest) & (np.diff(offsets) > 0)
-        reached.update(rest[is_reached].tolist())
+        reached.append(rest[is_reached])
         rest = rest[~is_reached]
-    return reached
+    return np.concatenate(reached)
 
 
 def merged_alone(spec: TokenizerSpec) -> NDArray[np.int64]:
     """Return, for each id, the token that merging its ordinary token's bytes yields; -1 if that yields several."""
     ordinary = spec.vocab.ordinary_tokens
-    packed = PackedBytes.of(ordinary)
     encoder = new_encoder(replace(spec, whole_tokens=False), cache_bytes=0)
-    ids, ends = encoder.encode_pretokens(np.frombuffer(packed.data, np.uint8), packed.offsets, np.dtype(np.uint32))
+    ids, ends = encoder.encode_pretokens(np.frombuffer(ordinary.data, np.uint8), ordinary.offsets, np.dtype(np.uint32))
     alone = np.diff(ends, prepend=0) == 1
     merged = np.full(len(ordinary), -1)
     merged[alone] = ids[ends[alone] - 1]
@@ -213,12 +218,11 @@ def never_tokens(tokenizer: Tokenizer) -> Iterator[NeverToken]:
     """
     spec = tokenizer.to_spec()
     normalizer = tokenizer._pretokenizer.normalizer
-    ordinary = spec.vocab.ordinary_tokens
-    specials = set(spec.vocab.special_tokens.values())
+    ordinary, own = spec.vocab.ordinary_tokens, spec.vocab.own_tokens
     merged = merged_alone(spec)
-    suspects = (merged != np.arange(len(merged))) | np.array([*map(is_incomplete, ordinary)]) | bool(normalizer)
+    suspects = (merged != np.arange(len(merged))) | are_incomplete(shapes_of(ordinary)) | bool(normalizer)
     for token_id in np.flatnonzero(suspects).tolist():
-        token = (ordinary if token_id in specials else spec.vocab.tokens)[token_id]  # an id can have ordinary text, too
+        token = own[token_id] or ordinary[token_id]  # the id of a special token can have ordinary text, too
         if not token:
             continue
         incomplete = is_incomplete(token)
@@ -246,44 +250,75 @@ def is_part_of_utf8(part: bytes) -> bool:
     return len(part) - len(rest) <= 3 and not all(is_incomplete(rest + end) for end in _CHARACTER_ENDS)
 
 
-def count_scripts(tokens: Collection[bytes]) -> dict[str, int]:
+def shapes_of(tokens: PackedBytes) -> list[str]:
+    r"""Return the shape of each token: for each of its characters one that stands for what it is.
+
+    >>> shapes_of(PackedBytes.of([b" 2.50", b"", b"\n\xe2\x80"]))
+    [' 0!00', '', ' ??']
+    """
+    data = np.frombuffer(tokens.data.replace(b"\n", b"\r"), np.uint8)  # one white space for the other
+    lines = np.insert(data, tokens.offsets[1:], ord("\n")).tobytes()
+    return lines.decode(errors="surrogateescape").translate(_Codes({ord("\n"): "\n"})).split("\n")[:-1]
+
+
+def are_incomplete(shapes: Sequence[str]) -> NDArray[np.bool_]:
+    """Return whether the bytes of each token are not valid UTF-8."""
+    return np.fromiter(map(contains, shapes, repeat(_BROKEN)), np.bool_, len(shapes))
+
+
+def count_scripts(shapes: Iterable[str]) -> dict[str, int]:
     r"""Return the number of tokens in each script, or of what they consist of instead, as `VocabFigures` has them.
 
-    >>> count_scripts([b" the", "2я".encode(), b"\xe2\x80", b" 2024", b" of"])
+    >>> count_scripts(shapes_of(PackedBytes.of([b" the", "2я".encode(), b"\xe2\x80", b" 2024", b" of"])))
     {'Latin': 2, 'Cyrillic': 1, 'part of a character': 1, 'digits': 1}
     """
-    scripts: Counter[str] = Counter()
-    for kinds, number in Counter(frozenset(map(_kind, token.decode(errors="ignore"))) for token in tokens).items():
-        scripts[_script(kinds)] += number
-    return dict(scripts.most_common())
+    return dict(_tally(shapes, _script).most_common())
 
 
-def _script(kinds: frozenset[str]) -> str:
-    """Return what a token is, given what its characters are."""
-    scripts = kinds.difference(_NO_SCRIPT)
+def _tally(shapes: Iterable[str], figure: Callable[[str], Figure]) -> Counter[Figure]:
+    """Return the number of tokens with each value of a figure, which is computed once for each shape."""
+    tally: Counter[Figure] = Counter()
+    for shape, number in Counter(filter(None, shapes)).items():
+        tally[figure(shape)] += number
+    return tally
+
+
+def _count_words(shape: str) -> int:
+    return len(shape.replace(_BROKEN, "").split())
+
+
+def _script(shape: str) -> str:
+    """Return what a token is, given its shape."""
+    scripts = [code for code in {*shape} if code >= "\u0100"]
     if len(scripts) > 1:
         return "mixed"
-    return next((kind for kind in (*scripts, *_NO_SCRIPT) if kind in kinds), "part of a character")
+    return next((_KINDS[code] for code in (*scripts, *_KINDS) if code in shape), "part of a character")
 
 
-@cache
-def _kind(character: str) -> str:
-    """Return the script of a letter, or what else a character is. Letters of several scripts are symbols."""
+class _Codes(dict[int, str]):
+    """The character of shapes for each character, which is chosen when it is first needed."""
+
+    def __missing__(self, point: int) -> str:
+        self[point] = code = _code(chr(point))
+        return code
+
+
+def _code(character: str) -> str:
+    if "\udc80" <= character <= "\udcff":
+        return _BROKEN
     match = _scripts().match(character)
-    if match is not None and match.lastgroup:
-        return str(match.lastgroup).replace("_", " ")
     if match is None and character.isalpha():
-        return "other scripts"
-    if character.isspace():
-        return "white space"
-    return "digits" if character.isdecimal() else "punctuation and symbols"
+        return chr(0x100)
+    if match is not None and match.lastindex:  # not a letter of several scripts
+        return chr(0x100 + match.lastindex)
+    return " " if character.isspace() else "0" if character.isdecimal() else "!"
 
 
 @cache
 def _scripts() -> Any:
     import regex
 
-    scripts = [rf"(?P<{name}>\p{{Script={name}}})" for name in _SCRIPTS]
+    scripts = [rf"(\p{{Script={name}}})" for name in _SCRIPTS]
     return regex.compile("|".join([*scripts, r"\p{Script=Common}|\p{Script=Inherited}"]))
 
 

@@ -410,7 +410,7 @@ def first_level(spec: TokenizerSpec) -> int:
     A superword is taken to be the merge of an ASCII character with a following space. Few merges before the first one,
     or few superwords among the merges after it, are not worth a level of their own.
     """
-    packed, merges = spec.vocab.packed()[0], spec.vocab.merge_ids
+    packed, merges = spec.vocab.decoded_tokens, spec.vocab.merge_ids
     data, offsets = np.frombuffer(packed.data, np.uint8), packed.offsets
     last_bytes = data.take(offsets[merges[:, 0] + 1] - 1, mode="clip")
     first_bytes = data.take(offsets[merges[:, 1]], mode="clip")

@@ -18,20 +18,26 @@ from bpeflow.vocab import Vocab
 Offsets = list[tuple[int, int]]
 
 
-def token_lengths(text: bytes, ids: list[int], specials: SpecialTokens, encoder: Encoder, vocab: Vocab) -> list[int]:
+def token_lengths(
+    text: bytes, ids: list[int], specials: SpecialTokens, encoder: Encoder, vocab: Vocab
+) -> NDArray[np.int64]:
     """Return the number of bytes of the normalized `text` in each of its `ids`."""
-    tokens = vocab.decoded_tokens
-    if all(tokens[token_id] == special for special, token_id in specials.ids.items()):
-        return [len(tokens[token_id]) for token_id in ids]
-    # A special token shares its id with other bytes, so the id alone does not determine the length. Encode again with
-    # a separate id for each special token.
-    unshared = SpecialTokens({special: len(tokens) + number for number, special in enumerate(specials.ids)})
-    tokens += tuple(specials.ids)
-    return [len(tokens[token_id]) for token_id in encoder.encode(text, unshared)]
+    tokens, found = vocab.decoded_tokens, {*ids}
+    if any(token_id in found and tokens[token_id] != special for special, token_id in specials.ids.items()):
+        # A special token shares its id with other bytes, so the id alone does not determine the length. Encode again
+        # with a separate id for each special token.
+        unshared = SpecialTokens({special: len(tokens) + number for number, special in enumerate(specials.ids)})
+        ids, tokens = encoder.encode(text, unshared), tokens.plus(specials.ids)
+    at = np.array(ids, np.int64)
+    return tokens.offsets[at + 1] - tokens.offsets[at]
 
 
 def token_offsets(
-    text: bytes, lengths: Sequence[int], specials: SpecialTokens, pretokenizer: Pretokenizer, in_bytes: bool
+    text: bytes,
+    lengths: Sequence[int] | NDArray[np.int64],
+    specials: SpecialTokens,
+    pretokenizer: Pretokenizer,
+    in_bytes: bool,
 ) -> Offsets:
     """Return the offsets of the tokens of `text`, given the length of each in bytes.
 

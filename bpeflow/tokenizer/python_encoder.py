@@ -105,7 +105,7 @@ class PythonEncoder:
         self._pretokenizer = spec.pretokenizer
         self._byte_ids = vocab.byte_ids
         self._merges = merge_table(vocab.merge_ids)
-        self._whole = {token: i for i, token in enumerate(vocab.ordinary_tokens) if token} if spec.whole_tokens else {}
+        self._whole = vocab.ordinary_ids if spec.whole_tokens else {}
         self._tokens = {token_id: token for token_id, token in enumerate(vocab.decoded_tokens) if token}
         self._cached = lru_cache(cache_bytes // _ENTRY_BYTES)(self._encode_pretoken)
 

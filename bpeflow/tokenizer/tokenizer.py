@@ -918,7 +918,7 @@ class Tokenizer:
     @cached_property
     def _skipped(self) -> NDArray[np.bool_]:
         """Whether each id is skipped with `skip_special_tokens`; one entry more, False, is for unknown ids."""
-        skipped, (_, ordinary) = np.zeros(self._tokens + 1, np.bool_), self.vocab.packed()
+        skipped, ordinary = np.zeros(self._tokens + 1, np.bool_), self.vocab.ordinary_tokens
         skipped[[i for i in self.vocab.special_tokens.values() if not ordinary[i]]] = True
         return skipped
 

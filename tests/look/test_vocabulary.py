@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 from real_data import real_data
 
 from bpeflow import Tokenizer
-from bpeflow.look.vocabulary import count_scripts, inspect_vocab, is_part_of_utf8, never_tokens, reached_ids
+from bpeflow._util.packed import PackedBytes
+from bpeflow._util.text import count_words
+from bpeflow.look.render import is_incomplete
+from bpeflow.look.vocabulary import (
+    are_incomplete,
+    count_scripts,
+    inspect_vocab,
+    is_part_of_utf8,
+    never_tokens,
+    reached_ids,
+    shapes_of,
+)
 from bpeflow.vocab import Merge, Vocab
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}
@@ -121,15 +132,26 @@ def test_what_utf8_excludes_is_part_of_none(part: bytes) -> None:
     ],
 )
 def test_scripts(token: bytes, script: str) -> None:
-    scripts = count_scripts([b"\n", token, "世".encode(), b" "])
+    scripts = scripts_of(b"\n", token, "世".encode(), b" ")
     expected = {"white space": 2, "Han": 1}
     assert scripts == expected | {script: expected.get(script, 0) + 1}
-    assert count_scripts([token]) == {script: 1}
+    assert scripts_of(token) == {script: 1}
+
+
+def scripts_of(*tokens: bytes) -> dict[str, int]:
+    return count_scripts(shapes_of(PackedBytes.of(tokens)))
+
+
+@given(st.lists(st.one_of(st.binary(max_size=4), st.text("a\n\r \u3000\x1c€", max_size=6).map(str.encode)), max_size=8))
+def test_a_shape_shows_words_and_incomplete_characters(tokens: list[bytes]) -> None:
+    shapes = shapes_of(PackedBytes.of(tokens))
+    assert [len(shape.replace("?", "").split()) for shape in shapes] == [*map(count_words, tokens)]
+    assert are_incomplete(shapes).tolist() == [*map(is_incomplete, tokens)]
 
 
 def test_parts_of_characters_are_in_no_script() -> None:
-    assert count_scripts([]) == {}
-    assert count_scripts([b"\xe6", b"\x97"]) == {"part of a character": 2}
+    assert scripts_of() == {}
+    assert scripts_of(b"\xe6", b"\x97") == {"part of a character": 2}
 
 
 def test_figures_of_a_trained_tokenizer() -> None:
