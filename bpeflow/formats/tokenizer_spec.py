@@ -178,19 +178,14 @@ def add_special_tokens(vocab: Vocab, special_tokens: str | Mapping[str, int | No
     encoded = {special: special_bytes(special) for special in special_tokens}
     if not encoded:
         return vocab
-    ids = dict(vocab.special_tokens)
-    tokens = list(vocab.tokens)
-    for special, token_id in special_tokens.items() if isinstance(special_tokens, Mapping) else ():
-        if token_id is not None:
-            _place(special, encoded[special], token_id, tokens, ids)
-    missing = encoded.keys() - ids.keys()
-    known = dict(zip(reversed(tokens), reversed(range(len(tokens))), strict=True)) if missing else {}
-    for special, token in encoded.items():
-        if special in missing and token in known:
-            ids[special] = known[token]
-        elif special in missing:
-            ids[special] = len(tokens)
-            tokens.append(token)
+    given = special_tokens if isinstance(special_tokens, Mapping) else {}
+    ids, tokens = dict(vocab.special_tokens), [*vocab.tokens]
+    known = dict(zip(reversed(tokens), reversed(range(len(tokens))), strict=True))
+    for special, token in sorted(encoded.items(), key=lambda item: given.get(item[0]) is None):  # first those with ids
+        token_id = given.get(special)
+        if token_id is None:
+            token_id = ids.get(special, known.get(token, len(tokens)))
+        _place(special, token, token_id, tokens, ids)
     return vocab if ids == vocab.special_tokens else vocab.replaced(tokens=tokens, special_tokens=ids)
 
 

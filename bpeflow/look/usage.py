@@ -173,11 +173,12 @@ def tokens_of_prefixes(
     in_order = np.maximum(rank_of[left], rank_of[right]) < ranks
     if tokenizer.to_spec().whole_tokens or not (in_order & (rank_of[made] == ranks)).all():
         return None
-    used = occurrences.tolist()
-    for left_id, right_id, token_id in merge_ids[::-1].tolist():
-        used[left_id] += used[token_id]
-        used[right_id] += used[token_id]
-    saved = np.cumsum([0, *np.array(used)[made]])
+    used, sizes = occurrences.copy(), lengths[made]
+    for size in np.unique(sizes)[::-1]:  # the longest tokens first, as parts are shorter
+        of_size = sizes == size
+        np.add.at(used, left[of_size], used[made[of_size]])
+        np.add.at(used, right[of_size], used[made[of_size]])
+    saved = np.cumsum(np.append(0, used[made]))
     entries = np.count_nonzero(lengths) - len(made) + np.arange(len(made) + 1)
     return entries, int(occurrences @ np.where(rank_of < 0, 1, lengths)) - saved
 

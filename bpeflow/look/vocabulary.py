@@ -185,8 +185,8 @@ def reached_ids(tokenizer: Tokenizer) -> NDArray[np.int64]:
     spec = tokenizer.to_spec()
     if spec.unmatched == "error":  # where text is dropped, the ids have other bytes
         tokenizer = Tokenizer.from_spec(replace(spec, unmatched="drop"))
-    tokens = spec.vocab.ordinary_tokens
-    rest = np.flatnonzero((tokens.lengths > 0) & ~are_incomplete(shapes_of(tokens)))
+    ordinary = spec.vocab.ordinary_tokens
+    tokens, rest = [*ordinary], np.flatnonzero((ordinary.lengths > 0) & ~are_incomplete(shapes_of(ordinary)))
     reached = []
     for following in _FOLLOWING:
         texts = [tokens[i].decode() + following for i in rest.tolist()]
@@ -258,7 +258,7 @@ def shapes_of(tokens: PackedBytes) -> list[str]:
     """
     data = np.frombuffer(tokens.data.replace(b"\n", b"\r"), np.uint8)  # one white space for the other
     lines = np.insert(data, tokens.offsets[1:], ord("\n")).tobytes()
-    return lines.decode(errors="surrogateescape").translate(_Codes({ord("\n"): "\n"})).split("\n")[:-1]
+    return lines.decode(errors="surrogateescape").translate(_CODES).split("\n")[:-1]
 
 
 def are_incomplete(shapes: Sequence[str]) -> NDArray[np.bool_]:
@@ -301,6 +301,9 @@ class _Codes(dict[int, str]):
     def __missing__(self, point: int) -> str:
         self[point] = code = _code(chr(point))
         return code
+
+
+_CODES = _Codes({ord("\n"): "\n"})
 
 
 def _code(character: str) -> str:

@@ -116,21 +116,20 @@ class SpecialTokenControl:
             SpecialTokenError: a name is not a special token.
             InputTypeError: the choice is neither ``"all"`` nor a collection.
         """
-        if isinstance(allowed_special, str) and allowed_special == "all":
-            return self.every
         if isinstance(allowed_special, tuple) and not allowed_special:
             return NO_SPECIAL_TOKENS  # for each short text that is untrusted
-        return self._set_of(self._check_names(allowed_special, "allowed_special"))
+        return self._set_of(self._names(allowed_special, "allowed_special"))
 
     def disallowed(self, allowed_special: SpecialChoice, disallowed_special: SpecialChoice) -> SpecialTokens:
         """Return the special tokens whose occurrence is an error. Raises as `allowed` does."""
-        if isinstance(disallowed_special, str) and disallowed_special == "all":
-            if isinstance(allowed_special, str) and allowed_special == "all":
-                return NO_SPECIAL_TOKENS
-            return self._set_of(frozenset(self._ids) - self._check_names(allowed_special, "allowed_special"))
-        return self._set_of(self._check_names(disallowed_special, "disallowed_special"))
+        names = self._names(disallowed_special, "disallowed_special")
+        if isinstance(disallowed_special, str):
+            names -= self._names(allowed_special, "allowed_special")
+        return self._set_of(names)
 
-    def _check_names(self, choice: SpecialChoice, parameter: str) -> frozenset[str]:
+    def _names(self, choice: SpecialChoice, parameter: str) -> frozenset[str]:
+        if isinstance(choice, str) and choice == "all":
+            return frozenset(self._ids)
         if isinstance(choice, (str, bytes)) or not isinstance(choice, Collection):
             example = f", such as {{{choice!r}}}" if isinstance(choice, str) else ""
             raise InputTypeError(

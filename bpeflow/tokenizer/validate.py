@@ -175,10 +175,7 @@ def make_vocab(vocab: Mapping[int, bytes] | Vocab, merges: Iterable[Merge]) -> V
             f"the vocabulary has the id {low if low < 0 else high}; ids of {len(vocab):,} tokens must be from 0 to "
             f"{limit - 1}"
         )
-    tokens = [b""] * (high + 1)
-    for token_id, token in vocab.items():
-        tokens[token_id] = token
-    return Vocab(tokens, {}, merges)
+    return Vocab([vocab.get(token_id, b"") for token_id in range(high + 1)], {}, merges)
 
 
 # ---- batches ----
