@@ -10,9 +10,6 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-#: Strings that are copied at a time, to bound the memory of temporary arrays.
-_STEP = 1 << 17
-
 
 @dataclass(frozen=True, eq=False)
 class PackedBytes(Sequence[bytes]):
@@ -111,8 +108,11 @@ class PackedBytes(Sequence[bytes]):
         >>> [*PackedBytes.of([b"x", b"", b"yz"]).taken(np.array([2, 1, 0, 2]))]
         [b'yz', b'', b'x', b'yz']
         """
-        data, offsets = take_strings(np.frombuffer(self.data, np.uint8), self.offsets, indices)
-        return PackedBytes(data.tobytes(), offsets)
+        starts = self.offsets[indices]
+        taken = PackedBytes.of_lengths(b"", self.offsets[indices + 1] - starts)
+        moved = np.repeat(starts - taken.offsets[:-1], taken.lengths)
+        data = np.frombuffer(self.data, np.uint8)[moved + np.arange(len(moved))]
+        return PackedBytes(data.tobytes(), taken.offsets)
 
     def placed(self, indices: NDArray[np.int64], limit: int) -> PackedBytes:
         """Return the strings at other indices, with empty ones where there is none.
@@ -136,20 +136,3 @@ class PackedBytes(Sequence[bytes]):
         placed = np.zeros(indices[-1] + 1 if len(indices) else 0, np.int64)
         placed[indices] = strings.lengths
         return PackedBytes.of_lengths(strings.data, placed)
-
-
-def take_strings(
-    data: NDArray[np.uint8], offsets: NDArray[np.int64], indices: NDArray[np.integer[Any]]
-) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return the bytes and the offsets of the strings at some indices, in their order, which may repeat."""
-    starts = offsets[indices]
-    lengths = offsets[indices + 1] - starts
-    ends = np.zeros(len(indices) + 1, np.int64)
-    np.cumsum(lengths, out=ends[1:])
-    taken = np.empty(ends[-1], np.uint8)
-    for begin in range(0, len(indices), _STEP):
-        part = slice(begin, min(begin + _STEP, len(indices)))
-        first, last = ends[part.start], ends[part.stop]
-        moved = np.repeat(starts[part] - ends[part], lengths[part])
-        taken[first:last] = data[moved + np.arange(first, last)]
-    return taken, ends

@@ -268,15 +268,12 @@ def _evaluation(tokenizer: Tokenizer, name: str, corpus: str | None, measures: S
     """Return the results on corpora together."""
     texts, counted, seconds = zip(*measures, strict=True)
     occurrences = np.sum(counted, axis=0)
-    specials = set(tokenizer.special_tokens.values())
-    tokens = enumerate(tokenizer.vocab.tokens)
-    single = [i for i, token in tokens if len(token) == 1 and i not in specials]
     return Evaluation(
         tokenizer=name,
         corpus=corpus,
         text=CorpusText(*np.sum([astuple(text) for text in texts], axis=0).tolist()),
         tokens=int(occurrences.sum()),
-        single_byte_tokens=int(occurrences[single].sum()),
+        single_byte_tokens=int(occurrences[tokenizer.vocab.own_tokens.lengths == 1].sum()),
         used_tokens=int(np.count_nonzero(occurrences)),
         vocab_size=tokenizer.vocab_size,
         seconds=sum(seconds),

@@ -328,11 +328,11 @@ def packed_vocab(vocab: Vocab) -> str:
     """
     counts = [-1 if count is None else count for count in vocab.merge_counts or [None] * vocab.merge_count]
     merges = vocab.merge_ids.astype(np.int64)
-    made = set(merges[:, 2].tolist())
     specials = {i: token for token, i in vocab.special_tokens.items()}
+    others = np.setdiff1d(np.arange(len(vocab)), [*merges[:, 2], *specials])
     values: dict[str, Any] = {
         "size": len(vocab),
-        "tokens": {i: token.hex() for i, token in enumerate(vocab.tokens) if i not in made and i not in specials},
+        "tokens": {i: vocab.packed_tokens[i].hex() for i in others.tolist()},
         "special": specials,
         "left": merges[:, 0].tolist(),
         "right": merges[:, 1].tolist(),

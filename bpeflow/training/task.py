@@ -260,14 +260,9 @@ def _encode_words(counts: PretokenCounts, base: TokenizerSpec, task: MergeTask) 
     from bpeflow.tokenizer.tokenizer import new_encoder
 
     vocab = base.vocab
-    numbers = {token: number for number, token in reversed([*enumerate(task.tokens)])}
-    number_of_id = np.zeros(len(vocab.tokens), np.uint32)
-    for token_id, token in enumerate(vocab.ordinary_tokens):
-        number_of_id[token_id] = numbers[token] if token else 0
-    number_of_id[list(vocab.byte_ids)] = task.byte_ids
-    made = vocab.merge_ids[:, 2]  # can be the id of a special token, too
-    number_of_id[made] = [numbers[left + right] for left, right in vocab.merges]
-
+    numbers = dict(zip(reversed(task.tokens), reversed(range(len(task.tokens))), strict=True))
+    number_of_id = np.zeros(len(vocab), np.uint32)
+    number_of_id[[*vocab.ordinary_ids.values()]] = [*map(numbers.__getitem__, vocab.ordinary_ids)]
     if counts.cut is not None:  # a fragment can be equal to a token that only a whole pre-token becomes
         base = replace(base, whole_tokens=False)
     encoder = new_encoder(base, cache_bytes=0)  # no pre-token occurs twice

@@ -141,6 +141,12 @@ def test_several_merges_of_one_token_are_extended(backend: MergeBackend) -> None
     assert learned.counts == (0, 0, 0, 0, 5)
 
 
+def test_a_vocabulary_without_the_bytes_that_utf8_never_has_is_extended(backend: MergeBackend) -> None:
+    without = [byte for byte in BYTES if byte not in (b"\xc0", b"\xff")]
+    base = TokenizerSpec(Vocab([b"a", *(byte for byte in without if byte != b"a")], {}, ()))
+    assert extend(base, {b"abc": 5, b"ab": 2}, 258, backend=backend.name).pairs[:2] == ((b"a", b"b"), (b"ab", b"c"))
+
+
 def test_a_size_without_room_for_a_token_gives_the_same_tokenizer(backend: MergeBackend) -> None:
     base = make_base([(b"a", b"b")], ["<s>"], [*range(300)])
     learned = extend(base, {b"abc": 5}, 258, backend=backend.name)
