@@ -109,18 +109,18 @@ class Vocab(Mapping[int, bytes]):
             InputTypeError: a token, a special token or a merge has a wrong type.
             FormatError: an id is not in the vocabulary, or `merge_counts` has not one entry for each merge.
         """
-        values = (special_tokens, pattern, unmatched, normalizer, merge_counts)
-        known: dict[str, Any] = dict(zip(_FIELDS, values, strict=True))
-        if not isinstance(tokens, PackedBytes):
-            known["tokens"] = tokens = _as_tokens(tokens)
-            tokens = PackedBytes.of(tokens)
-        known["packed_tokens"] = packed = tokens
-        _check_ids(special_tokens, merges if isinstance(merges, np.ndarray) else None, len(packed))
-        if isinstance(merges, np.ndarray):
-            known["merge_ids"] = _read_only(merges)
-        else:
-            known["merges"] = as_merges(merges)
-        self.__dict__.update(known)
+        packed = tokens if isinstance(tokens, PackedBytes) else PackedBytes.of(_as_tokens(tokens))
+        merge_ids = merges if isinstance(merges, np.ndarray) else None
+        _check_ids(special_tokens, merge_ids, len(packed))
+        self.__dict__.update(
+            packed_tokens=packed,
+            special_tokens=special_tokens,
+            pattern=pattern,
+            unmatched=unmatched,
+            normalizer=normalizer,
+            merge_counts=merge_counts,
+            **({"merges": as_merges(merges)} if merge_ids is None else {"merge_ids": _read_only(merge_ids)}),
+        )
         if merge_counts is not None and len(merge_counts) != self.merge_count:
             raise FormatError(f"{len(merge_counts):,} merge_counts for {self.merge_count:,} merges")
 
@@ -392,18 +392,18 @@ class Vocab(Mapping[int, bytes]):
         >>> Vocab.build([(b"t", b"h"), (b"th", b"e")], max_tokens=257).merges
         ((b't', b'h'),)
         """
-        builder, special_tokens = _VocabBuilder(reuse_tokens), _as_texts(special_tokens)
+        builder, special_tokens = _VocabBuilder((), {} if reuse_tokens else None), _as_texts(special_tokens)
         if special_tokens_first:
             specials = {token: builder.add_special(token) for token in special_tokens}
             for byte in BYTES_BY_CHARACTER:
-                builder.add(bytes([byte]))
+                builder.add(bytes([byte]), bytes([byte]))
         else:
             for byte in range(256):
-                builder.add(bytes([byte]))
+                builder.add(bytes([byte]), bytes([byte]))
             specials = {token: builder.add_special(token) for token in special_tokens}
         first, taken = len(builder.tokens), builder.add_merges(merges, max_tokens)
         vocab = cls(builder.tokens, specials, taken)
-        ids = dict(zip(vocab.tokens, range(len(vocab)), strict=True))
+        ids = dict(zip(builder.tokens, range(len(vocab)), strict=True))
         if not reuse_tokens and len(ids) == len(vocab):  # as usual
             with suppress(KeyError):
                 sides = np.fromiter(map(ids.__getitem__, chain.from_iterable(taken)), np.uint32).reshape(-1, 2)
@@ -440,10 +440,11 @@ class Vocab(Mapping[int, bytes]):
         specials = dict(self.special_tokens)
         known = {mergeable_bytes(token): i for token, i in specials.items()} if reuse_tokens else {}
         known |= self.ordinary_ids
-        builder = _VocabBuilder(True, self.tokens, known)
+        builder = _VocabBuilder(self.tokens, known)
         for token in _as_texts(special_tokens):
             if token not in specials:
-                specials[token] = builder.add_special(token) if reuse_tokens else builder.append(special_bytes(token))
+                form = mergeable_bytes(token) if reuse_tokens else b""
+                specials[token] = builder.add(special_bytes(token), form)
         taken = builder.add_merges(merges, max_tokens)
         return self.replaced(
             tokens=builder.tokens,
@@ -501,24 +502,24 @@ def _as_texts(special_tokens: str | Iterable[str]) -> tuple[str, ...]:
 
 
 class _VocabBuilder:
-    """Assigns ids to tokens in the order in which they are added, after the existing ids."""
+    """Assigns ids to tokens in the order in which they are added, after the existing ones.
 
-    def __init__(self, reuse_tokens: bool, tokens: Iterable[bytes] = (), ids: dict[bytes, int] | None = None) -> None:
-        self.tokens: list[bytes] = list(tokens)
-        self._reuse_tokens = reuse_tokens
-        self._ids: dict[bytes, int] = ids or {}
+    Attributes:
+        tokens: the tokens by id.
+        ids: the ids that further tokens can get, by their bytes; None if every token gets an id of its own.
+    """
 
-    def add(self, token: bytes, merged_form: bytes | None = None) -> int:
-        key = token if merged_form is None else merged_form
-        if self._reuse_tokens and key:
-            known = self._ids.setdefault(key, len(self.tokens))
-            if known < len(self.tokens):
-                return known
-        return self.append(token)
+    def __init__(self, tokens: Iterable[bytes], ids: dict[bytes, int] | None) -> None:
+        self.tokens = [*tokens]
+        self.ids = ids
 
-    def append(self, token: bytes) -> int:
-        self.tokens.append(token)
-        return len(self.tokens) - 1
+    def add(self, token: bytes, form: bytes) -> int:
+        """Add a token, unless `form`, the bytes that merging takes it for, has an id. Return its id."""
+        new = len(self.tokens)
+        token_id = new if self.ids is None or not form else self.ids.setdefault(form, new)
+        if token_id == new:
+            self.tokens.append(token)
+        return token_id
 
     def add_special(self, token: str) -> int:
         return self.add(special_bytes(token), mergeable_bytes(token))
@@ -526,12 +527,12 @@ class _VocabBuilder:
     def add_merges(self, merges: Iterable[Merge], max_tokens: int | None) -> tuple[Merge, ...]:
         """Add the tokens that merges make, up to `max_tokens` in all. Return these merges."""
         pairs = as_merges(merges)
-        if not self._reuse_tokens:
+        if self.ids is None:
             taken = pairs if max_tokens is None else pairs[: max(max_tokens - len(self.tokens), 0)]
             self.tokens += map(b"".join, taken)
             return taken
         for number, (left, right) in enumerate(pairs):
             if max_tokens is not None and len(self.tokens) >= max_tokens:
                 return pairs[:number]
-            self.add(left + right)
+            self.add(left + right, left + right)
         return pairs

@@ -92,8 +92,9 @@ def read_merges_natively(merges: Sequence[Any], ids: Mapping[str, int]) -> NDArr
     Raises `NativeUnavailableError` if the library is not available.
     """
     library = load_library("encode")
-    pairs = [merge for merge in merges if isinstance(merge, list)]
-    if not {*map(type, merges)} <= {str, list} or not {*map(len, pairs)} <= {2}:
+    types = {*map(type, merges)}
+    pairs = [merge for merge in merges if isinstance(merge, list)] if list in types else []
+    if not types <= {str, list} or not {*map(len, pairs)} <= {2}:
         return None
     try:
         lines = [merge if isinstance(merge, str) else " ".join(merge) for merge in merges] if pairs else merges

@@ -93,19 +93,19 @@ def inspect_corpus(tokenizer: Tokenizer, counts: PretokenCounts) -> CorpusFigure
         counts: the counts of pre-tokens by its pattern.
     """
     occurrences = token_occurrences(tokenizer, counts)
-    tokens, own = tokenizer.vocab.decoded_tokens, tokenizer.vocab.own_tokens
+    tokens, is_token = [*tokenizer.vocab.decoded_tokens], tokenizer.vocab.own_tokens.lengths > 0
     order = np.argsort(-occurrences, kind="stable")
     number = int(occurrences.sum())
-    used = order[: np.count_nonzero(occurrences)].tolist()
-    unused = np.flatnonzero((occurrences == 0) & (own.lengths > 0)).tolist()
+    used = order[: np.count_nonzero(occurrences)]
+    unused = np.flatnonzero(is_token & (occurrences == 0)).tolist()
     return CorpusFigures(
         bytes=counts.total_bytes,
         pretokens=counts.total,
         distinct_pretokens=len(counts),
         tokens=number,
         bytes_per_token=counts.total_bytes / number if number else 0.0,
-        used=tuple(UsedToken(i, tokens[i], int(occurrences[i])) for i in used),
-        unused=tuple(VocabToken(i, own[i]) for i in unused),
+        used=tuple(UsedToken(i, tokens[i], n) for i, n in zip(used.tolist(), occurrences[used].tolist(), strict=True)),
+        unused=tuple(VocabToken(i, tokens[i]) for i in unused),
         prefixes=prefixes(tokenizer, occurrences, counts.total_bytes, _doubling),
     )
 

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util.packed import PackedBytes
-from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.look.render import is_incomplete, join_tokens
 from bpeflow.tokenizer.tokenizer import Tokenizer, new_encoder
 from bpeflow.vocab import Vocab
@@ -197,17 +196,6 @@ def reached_ids(tokenizer: Tokenizer) -> NDArray[np.int64]:
     return np.concatenate(reached)
 
 
-def merged_alone(spec: TokenizerSpec) -> NDArray[np.int64]:
-    """Return, for each id, the token that merging its ordinary token's bytes yields; -1 if that yields several."""
-    ordinary = spec.vocab.ordinary_tokens
-    encoder = new_encoder(replace(spec, whole_tokens=False), cache_bytes=0)
-    ids, ends = encoder.encode_pretokens(np.frombuffer(ordinary.data, np.uint8), ordinary.offsets, np.dtype(np.uint32))
-    alone = np.diff(ends, prepend=0) == 1
-    merged = np.full(len(ordinary), -1)
-    merged[alone] = ids[ends[alone] - 1]
-    return merged
-
-
 def never_tokens(tokenizer: Tokenizer) -> Iterator[NeverToken]:
     """Yield the tokens that are proved to occur in the ids of no text.
 
@@ -219,8 +207,12 @@ def never_tokens(tokenizer: Tokenizer) -> Iterator[NeverToken]:
     spec = tokenizer.to_spec()
     normalizer = tokenizer._pretokenizer.normalizer
     ordinary, own = spec.vocab.ordinary_tokens, spec.vocab.own_tokens
-    merged = merged_alone(spec)
-    suspects = (merged != np.arange(len(merged))) | are_incomplete(shapes_of(ordinary)) | bool(normalizer)
+    encoder = new_encoder(replace(spec, whole_tokens=False), cache_bytes=0)
+    data = np.frombuffer(ordinary.data, np.uint8)
+    ids, ends = encoder.encode_pretokens(data, ordinary.offsets, np.dtype(np.uint32))
+    starts = np.append(0, ends[:-1])
+    is_made = (ends - starts == 1) & (np.append(ids, 0)[starts] == np.arange(len(ordinary)))  # of its own bytes
+    suspects = ~is_made | are_incomplete(shapes_of(ordinary)) | bool(normalizer)
     for token_id in np.flatnonzero(suspects).tolist():
         token = own[token_id] or ordinary[token_id]  # the id of a special token can have ordinary text, too
         if not token:
@@ -233,7 +225,7 @@ def never_tokens(tokenizer: Tokenizer) -> Iterator[NeverToken]:
             reason = "not UTF-8"
         elif not incomplete and normalizer and normalizer.utf8(token) != token:
             reason = "normalized"
-        elif (incomplete or not spec.whole_tokens) and merged[token_id] != token_id:
+        elif (incomplete or not spec.whole_tokens) and not is_made[token_id]:
             reason = "other tokens"
         else:
             continue
