@@ -232,6 +232,7 @@ _PATTERN = {
     "bpeflow_pattern_named": _checked(c_uint32, _HANDLES),
     "bpeflow_pattern_new": _checked(POINTER(Step), c_uint32, c_uint32, _HANDLES),
     "bpeflow_pattern_free": _freeing(),
+    "bpeflow_pattern_split": _checked(c_void_p, c_char_p, c_uint64, c_void_p, _NUMBER),
     "bpeflow_pattern_find_cut": _Signature(c_uint64, (c_void_p, c_void_p, c_uint64, c_uint64, c_uint32)),
 }
 

@@ -100,7 +100,7 @@ def keep_unmatched(regex: str, path: Path) -> str:
     Raises:
         FormatError: `regex` has a part that cannot occur twice or in a lookahead.
     """
-    if load_pretokenizer(regex).compiled.groupindex or _UNREPEATABLE.search(regex):
+    if load_pretokenizer(regex).compiled[0].groupindex or _UNREPEATABLE.search(regex):
         raise FormatError(
             f"{path}: pattern {short_repr(regex)}: tiktoken drops text that it does not match, and a pattern with "
             "named groups, references to groups or \\K cannot be extended to that text automatically; write it so that "

@@ -15,6 +15,7 @@ contains, for every code point.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from time import thread_time
 from typing import NamedTuple
@@ -26,7 +27,6 @@ from bpeflow.pretokenize.syntax import (
     Alternation,
     CharacterSet,
     Concatenation,
-    Dollar,
     Lookahead,
     Node,
     Repetition,
@@ -68,27 +68,22 @@ def _all_characters() -> str:
     return characters.tobytes().decode("utf-32-le")
 
 
-def _code_point(index: int) -> int:
-    """Return the code point of the character at an index of `_all_characters`."""
-    return index if index < _SURROGATES.start else index + len(_SURROGATES)
-
-
 @lru_cache(maxsize=256)
-def _runs(source: str) -> tuple[tuple[int, int], ...]:
-    """Return the runs of characters that a set contains, as positions in `_all_characters`."""
+def _edges(source: str) -> tuple[int, ...]:
+    """Return where the characters of a set begin and end, in turn, as positions in `_all_characters`.
+
+    Where two blocks meet, a run that continues ends and begins.
+    """
     import regex
 
     characters, runs = _all_characters(), regex.compile(f"(?:{source})++")
-    found: list[tuple[int, int]] = []
+    edges: list[int] = []
     begun = thread_time()
     for start in range(0, len(characters), _BLOCK):
         for match in runs.finditer(characters, start, start + _BLOCK):
-            first, end = match.span()
-            if found and found[-1][1] == first:
-                first, _ = found.pop()
-            found.append((first, end))
+            edges += match.span()
         _check_time(begun)
-    return tuple(found)
+    return tuple(edges)
 
 
 def _check_time(begun: float) -> None:
@@ -96,45 +91,31 @@ def _check_time(begun: float) -> None:
         raise UnsupportedPattern("its sets of characters are too large")
 
 
-class Classes(NamedTuple):
-    """The classes of characters of a pattern.
+def _divide(sets: Iterable[str]) -> tuple[list[int], list[int], list[int]]:
+    """Divide all characters into classes. Surrogates get the class of the last character before them.
 
-    Attributes:
-        first: the first code point of each range, ascending from 0. A range ends where the next one begins.
-        range_class: the class of each range.
-        members: of each class, the numbers of the sets that contain it.
+    Return `first` and `range_class` of `Dfa`, and of each class the sets that contain it: bit n is that of set n.
     """
-
-    first: list[int]
-    range_class: list[int]
-    members: list[frozenset[int]]
-
-
-def _divide(sets: list[CharacterSet]) -> Classes:
-    """Divide all characters into classes. Surrogates get the class of the last character before them."""
-    changes: dict[int, set[int]] = {0: set()}  # where the sets change that contain a character
+    changes = {0: 0}  # where the sets change that contain a character, as bits
     begun = thread_time()
-    for number, characters in enumerate(sets):
+    for number, source in enumerate(sets):
+        for edge in _edges(source):
+            changes[edge] = changes.get(edge, 0) ^ 1 << number
         _check_time(begun)
-        for run in _runs(characters.source):
-            for index in run:
-                changes.setdefault(index, set()).symmetric_difference_update({number})
     changes.pop(len(_all_characters()), None)
-    classes = Classes([], [], [])
-    known: dict[frozenset[int], int] = {}
-    members: set[int] = set()
-    for index in sorted(changes):
-        members ^= changes[index]
-        key = frozenset(members)
-        number = known.setdefault(key, len(known))
-        if number == len(classes.members):
-            classes.members.append(key)
-        if not classes.range_class or classes.range_class[-1] != number:
-            classes.first.append(_code_point(index))
-            classes.range_class.append(number)
+    first: list[int] = []
+    range_class: list[int] = []
+    known: dict[int, int] = {}
+    members = 0
+    for edge in sorted(changes):
+        members ^= changes[edge]
+        number = known.setdefault(members, len(known))
+        if range_class[-1:] != [number]:
+            first.append(edge if edge < _SURROGATES.start else edge + len(_SURROGATES))
+            range_class.append(number)
     if len(known) > MAX_CLASSES:
         raise UnsupportedPattern(f"its sets divide the characters into more than {MAX_CLASSES} classes")
-    return classes
+    return first, range_class, [*known]
 
 
 # ---- the ordered NFA
@@ -143,7 +124,7 @@ def _divide(sets: list[CharacterSet]) -> Classes:
 class _Take(NamedTuple):
     """Take a character of a set."""
 
-    set: int
+    set: int  # its bit
     after: int
 
 
@@ -157,7 +138,7 @@ class _Split(NamedTuple):
 class _Look(NamedTuple):
     """Continue if the next character is in one of the sets, or if `end` and the text ends; or, negated, if neither."""
 
-    sets: frozenset[int]
+    sets: int  # as bits
     end: bool
     negated: bool
     after: int
@@ -174,7 +155,7 @@ class _Nfa:
 
     def __init__(self, tree: Node) -> None:
         self.states: list[_NfaState] = [None]
-        self.sets: list[CharacterSet] = []
+        self.sets: dict[str, int] = {}  # the number of each
         self.start = self._build(tree, _MATCH)
 
     def _add(self, state: _NfaState) -> int:
@@ -183,21 +164,17 @@ class _Nfa:
         self.states.append(state)
         return len(self.states) - 1
 
-    def _number(self, characters: CharacterSet) -> int:
-        if characters not in self.sets:
-            self.sets.append(characters)
-        return self.sets.index(characters)
+    def _bit(self, characters: CharacterSet) -> int:
+        return 1 << self.sets.setdefault(characters.source, len(self.sets))
 
     def _build(self, node: Node, after: int) -> int:
         """Add the states of a node that continues in state `after`; return its first."""
         match node:
             case CharacterSet():
-                return self._add(_Take(self._number(node), after))
+                return self._add(_Take(self._bit(node), after))
             case Concatenation(items):
-                for position in reversed(range(len(items))):
-                    before = items[position - 1] if position else None
-                    is_dollar = isinstance(items[position], Dollar)
-                    after = self._dollar(before, after) if is_dollar else self._build(items[position], after)
+                for item in reversed(items):
+                    after = self._build(item, after)
                 return after
             case Alternation(branches):
                 starts = [self._build(branch, after) for branch in branches]
@@ -206,10 +183,10 @@ class _Nfa:
                     start = self._add(_Split(starts.pop(), start))
                 return start
             case Lookahead(sets, end, negated):
-                return self._add(_Look(frozenset(map(self._number, sets)), end, negated, after))
+                return self._add(_Look(sum({*map(self._bit, sets)}), end, negated, after))
             case Repetition():
                 return self._repetition(node, after)
-        return self._dollar(None, after)
+        return self._dollar(node.before, after)
 
     def _repetition(self, node: Repetition, after: int) -> int:
         stop = after
@@ -237,11 +214,11 @@ class _Nfa:
         It also matches before a line end that ends the text. A possessive repetition of a set that contains line ends
         has taken that line end. A greedy one gives it back only if what follows fails, which nothing does at the end.
         """
+        import regex
+
         match before:
-            case Repetition(CharacterSet(source), _, None, kind) if kind == "possessive" or (
-                kind == "greedy" and after == _MATCH
-            ):
-                if any(start <= ord("\n") < end for start, end in _runs(source)):
+            case Repetition(CharacterSet(source), _, None, kind) if regex.match(source, "\n"):
+                if kind == "possessive" or (kind == "greedy" and after == _MATCH):
                     return self._build(END_OF_TEXT, after)
         raise UnsupportedPattern(
             r"it has `$`, which also matches before a line end at the end of the text; write \Z for the end of the text"
@@ -251,19 +228,17 @@ class _Nfa:
 # ---- the leftmost-first DFA
 
 
-class Transition(NamedTuple):
-    """What reading a character does: the state after it, and whether a match ends before it."""
-
-    after: int
-    match: bool
-
-
 class Dfa:
     """A leftmost-first DFA, whose state 0 is the start.
 
     Attributes:
-        classes: the classes of characters. `end` is one more, the end of the text.
-        table: for each state, and for each class and `end`, a `Transition`. After `end`, the state is `DEAD`.
+        first: the first code point of each range of characters of one class, ascending from 0.
+        range_class: the class of each range.
+        end: the number of classes, and the class of the end of the text.
+        table: for each state and class, the state after reading such a character, and whether a match ends before it.
+            After the end of the text, the state is `DEAD`.
+        after, match: the same as arrays.
+        can_fail: for each class, whether an attempt that starts at such a character can end without a match.
     """
 
     def __init__(self, source: str) -> None:
@@ -272,42 +247,34 @@ class Dfa:
         if can_be_empty(tree):
             raise UnsupportedPattern("it can match the empty string")
         self._nfa = _Nfa(tree)
-        self.classes = _divide(self._nfa.sets)
-        self.end = len(self.classes.members)
-        self._members = [*self.classes.members, frozenset[int]()]
+        self.first, self.range_class, classes = _divide(self._nfa.sets)
+        self.end = len(classes)
         self._steps = 0
         self._threads: list[tuple[int, ...]] = []
         self._numbers: dict[tuple[int, ...], int] = {}
         self._state((self._nfa.start,))
-        self.table: list[list[Transition]] = []
-        while len(self.table) < len(self._threads):
-            threads = self._threads[len(self.table)]
-            self.table.append([self._read(threads, character) for character in range(self.end + 1)])
+        self.table: list[list[tuple[int, bool]]] = []
+        for threads in self._threads:  # which become more
+            self.table.append([self._read(threads, members) for members in (*classes, None)])
+        self.after, match = np.moveaxis(np.array(self.table), 2, 0)
+        self.match = match.astype(bool)
+        fails = np.zeros(len(self.table) + 1, bool)  # of each state and, in the last place, of `DEAD`
+        fails[DEAD] = True
+        while (more := (fails[self.after] & ~self.match).any(axis=1) & ~fails[:DEAD]).any():
+            fails[:DEAD] |= more
+        self.can_fail = fails[self.after[0, :-1]]
 
-    def leaves_gaps(self) -> bool:
-        """Return whether an attempt can end without a match, so that there is text that the pattern does not match."""
-        return any(map(self.can_fail, range(self.end)))
+    def _read(self, threads: tuple[int, ...], members: int | None) -> tuple[int, bool]:
+        """Advance all threads by a character of a class, in order. Threads that do not accept it end.
 
-    def can_fail(self, character: int) -> bool:
-        """Return whether an attempt that starts at a character of a class can end without a match."""
-        found = {self.table[0][character].after}  # the states that it can be in while no match was seen
-        unseen = [*found]
-        while unseen:
-            state = unseen.pop()
-            if state == DEAD:
-                return True
-            for after in {after for after, match in self.table[state] if not match} - found:
-                found.add(after)
-                unseen.append(after)
-        return False
-
-    def _read(self, threads: tuple[int, ...], character: int) -> Transition:
-        """Advance all threads by a character of a class, in order. Threads that do not accept it end."""
-        members = self._members[character]
+        `members` is that of the class; None for the end of the text.
+        """
+        sets = members or 0
         seen: set[int] = set()
         taken: dict[int, None] = {}  # as an ordered set
         pending = [*reversed(threads)]
-        while pending:
+        matched = False
+        while pending and not matched:
             number = pending.pop()
             if number in seen:  # a thread with a higher priority is there already
                 continue
@@ -315,25 +282,23 @@ class Dfa:
             self._steps += 1
             match self._nfa.states[number]:
                 case _Take(characters, after):
-                    if characters in members:
+                    if characters & sets:
                         taken[after] = None
                 case _Split(first, second):
                     pending += (second, first)
-                case _Look(sets, end, negated, after):
-                    if negated != (not sets.isdisjoint(members) or (end and character == self.end)):
+                case _Look(wanted, end, negated, after):
+                    if negated != bool(wanted & sets or (end and members is None)):
                         pending.append(after)
                 case None:
-                    return Transition(self._state(tuple(taken)), match=True)
-        return Transition(self._state(tuple(taken)), match=False)
+                    matched = True
+        return self._state(tuple(taken)), matched
 
     def _state(self, threads: tuple[int, ...]) -> int:
-        if self._steps > _MAX_STEPS:
-            raise UnsupportedPattern("its automaton is too large")
         if not threads:
             return DEAD
         number = self._numbers.setdefault(threads, len(self._threads))
         if number == len(self._threads):
-            if number >= _MAX_STATES:
-                raise UnsupportedPattern(f"its automaton has more than {_MAX_STATES} states")
             self._threads.append(threads)
+        if self._steps > _MAX_STEPS or number >= _MAX_STATES:
+            raise UnsupportedPattern("its automaton is too large")
         return number

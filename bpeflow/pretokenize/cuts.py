@@ -52,15 +52,8 @@ from bpeflow.pretokenize.tables import STRONG, UNSAFE, WEAK
 
 def safe_pairs(dfa: Dfa) -> NDArray[np.uint8]:
     """Return for each class of ``x`` and each class of ``w`` whether the pair is `STRONG`, `WEAK` or `UNSAFE`."""
-    after = np.array([[transition.after for transition in row] for row in dfa.table])
-    match = np.array([[transition.match for transition in row] for row in dfa.table])
-    ends_as_the_text = (after[:, :-1] == DEAD) & (match[:, :-1] == match[:, -1:])  # [state, class of w]
-    begins_match = np.array([not dfa.can_fail(w) for w in range(dfa.end)])
-    pairs = np.zeros((dfa.end, dfa.end), np.uint8)
-    for x in range(dfa.end):
-        states = np.setdiff1d(after[:, x], [DEAD])
-        weak = ends_as_the_text[states].all(axis=0)
-        alone = after[0, x]
-        matches_x = match[alone, :-1] if alone != DEAD else np.zeros(dfa.end, bool)
-        pairs[x] = np.where(weak, np.where(matches_x | begins_match, STRONG, WEAK), UNSAFE)
-    return pairs
+    after, match = dfa.after[:, :-1], dfa.match[:, :-1]
+    ends_as_the_text = (after == DEAD) & (match == dfa.match[:, -1:])  # [state, class of w]
+    weak = np.array([ends_as_the_text[states[states != DEAD]].all(axis=0) for states in after.T])
+    matches_x = match[after[0]] & (after[0] != DEAD)[:, np.newaxis]
+    return np.where(weak, np.where(matches_x | ~dfa.can_fail, STRONG, WEAK), UNSAFE).astype(np.uint8)

@@ -1,9 +1,8 @@
-"""`Cutter`: finds the safe cuts of a pattern in text, natively or in Python. `cuts` has the proof."""
+"""Finding the safe cuts of a pattern in text, natively or in Python. `cuts` has the proof."""
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Protocol
+from functools import lru_cache, partial
 
 from bpeflow._util.native import address, load_library
 from bpeflow.errors import NativeUnavailableError
@@ -19,40 +18,8 @@ LOOK_BEHIND = LOOK_AHEAD = 4
 _LAST_CUT, _NORMALIZED, _LOWERCASED = 1, 2, 4
 
 
-class Cutter(Protocol):
-    """Finds safe cuts. Positions count bytes from the start of a window, which is part of a document."""
-
-    def find_cut(self, window: Utf8, start: int) -> int | None:
-        """Return the first position ``>= start`` at which a document that contains `window` may be cut.
-
-        Whether a position is a cut depends on the `LOOK_BEHIND` bytes before it, which must be in the window unless the
-        document begins there, and on the `LOOK_AHEAD` bytes from it on. If fewer than those are left in the window, a
-        cut may be missed. The result is never 0 or ``len(window)``. It is None if there is no such position.
-        """
-        ...
-
-    def find_last_cut(self, window: Utf8) -> int | None:
-        """Return the last position at which a document that contains `window` may be cut. Otherwise like `find_cut`."""
-        ...
-
-
-def load_cutter(pretokenizer: Pretokenizer) -> Cutter | None:
-    """Return the cutter of a pattern; None if the pattern cannot be compiled, so that no cuts are known.
-
-    >>> from bpeflow.pretokenize.regex import load_pretokenizer
-    >>> load_cutter(load_pretokenizer("gpt2")).find_cut(b"one two three", 4)
-    7
-    """
-    if why_not_compiled(pretokenizer) is not None:
-        return None
-    try:
-        return NativeCutter(pretokenizer)
-    except NativeUnavailableError:
-        return PythonCutter(pretokenizer)
-
-
 class NativeCutter:
-    """Implements `Cutter` with the native library."""
+    """Finds safe cuts. Positions count bytes from the start of a window, which is part of a document."""
 
     def __init__(self, pretokenizer: Pretokenizer) -> None:
         """Prepare a pattern that can be compiled. Raises `NativeUnavailableError`."""
@@ -62,16 +29,21 @@ class NativeCutter:
         self._flags = _NORMALIZED * bool(normalizer) + _LOWERCASED * normalizer.lowers
 
     def find_cut(self, window: Utf8, start: int) -> int | None:
-        """Return the first cut from a position on."""
+        """Return the first position ``>= start`` at which a document that contains `window` may be cut.
+
+        Whether a position is a cut depends on the `LOOK_BEHIND` bytes before it, which must be in the window unless the
+        document begins there, and on the `LOOK_AHEAD` bytes from it on. If fewer than those are left in the window, a
+        cut may be missed. The result is never 0 or ``len(window)``. It is None if there is no such position.
+        """
         return self._find_cut(self._pattern, address(window), len(window), start, self._flags) or None
 
     def find_last_cut(self, window: Utf8) -> int | None:
-        """Return the last cut."""
+        """Return the last position at which a document that contains `window` may be cut. Otherwise like `find_cut`."""
         return self._find_cut(self._pattern, address(window), len(window), 0, self._flags | _LAST_CUT) or None
 
 
 class PythonCutter:
-    """Implements `Cutter` in Python: the reference."""
+    """Does in Python what `NativeCutter` does: the reference."""
 
     def __init__(self, pretokenizer: Pretokenizer) -> None:
         """Prepare the tables of a pattern that can be compiled."""
@@ -82,27 +54,20 @@ class PythonCutter:
 
     def find_cut(self, window: Utf8, start: int) -> int | None:
         """Return the first cut from a position on."""
-        positions = range(max(start, 1), len(window))
-        return next((position for position in positions if self._is_cut(window, position)), None)
+        return next(filter(partial(self._is_cut, window), range(max(start, 1), len(window))), None)
 
     def find_last_cut(self, window: Utf8) -> int | None:
         """Return the last cut."""
-        positions = range(len(window) - 1, 0, -1)
-        return next((position for position in positions if self._is_cut(window, position)), None)
+        return next(filter(partial(self._is_cut, window), range(len(window) - 1, 0, -1)), None)
 
     def _is_cut(self, window: Utf8, position: int) -> bool:
-        lead = window[position]
-        start = position - 1
-        while start > 0 and position - start < LOOK_BEHIND and window[start] & 0xC0 == 0x80:
-            start -= 1
-        size = 1 + (lead >= 0xC0) + (lead >= 0xE0) + (lead >= 0xF0)
-        try:
-            x, w = bytes(window[start:position]).decode(), bytes(window[position : position + size]).decode()
-        except UnicodeDecodeError:
-            return False
-        return len(x) == len(w) == 1 and self._is_safe(x, w)
+        before = bytes(window[max(position - LOOK_BEHIND, 0) : position]).decode(errors="surrogateescape")
+        after = bytes(window[position : position + LOOK_AHEAD]).decode(errors="surrogateescape")
+        return self._is_safe(before[-1], after[0])
 
     def _is_safe_pair(self, x: str, w: str) -> bool:
+        if any("\ud800" <= one <= "\udfff" for one in (x, w)):  # a byte of an incomplete or invalid character
+            return False
         if self._normalizer:
             if not (_is_stable(x) and _is_stable(w)) or "A" <= w.upper() <= "Z" or w in "<=>":
                 return False
@@ -119,3 +84,21 @@ class PythonCutter:
 def _is_stable(character: str) -> bool:
     """Return whether a character is the same in all normalization forms, whatever is before it."""
     return character <= "\x7f" or "\u4e00" <= character <= "\u9fff"
+
+
+Cutter = NativeCutter | PythonCutter
+
+
+def load_cutter(pretokenizer: Pretokenizer) -> Cutter | None:
+    """Return the cutter of a pattern; None if the pattern cannot be compiled, so that no cuts are known.
+
+    >>> from bpeflow.pretokenize.regex import load_pretokenizer
+    >>> load_cutter(load_pretokenizer("gpt2")).find_cut(b"one two three", 4)
+    7
+    """
+    if why_not_compiled(pretokenizer) is not None:
+        return None
+    try:
+        return NativeCutter(pretokenizer)
+    except NativeUnavailableError:
+        return PythonCutter(pretokenizer)

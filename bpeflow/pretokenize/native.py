@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from typing import Literal
 
-from bpeflow._util.native import Handle, Step, load_library
-from bpeflow._util.text import UnmatchedPolicy
+from bpeflow._util.native import Handle, load_library
 from bpeflow.errors import ConfigError, NativeUnavailableError
 from bpeflow.pretokenize.regex import Pretokenizer
-from bpeflow.pretokenize.tables import CompiledPattern, CompiledStep, UnsupportedPattern
+from bpeflow.pretokenize.tables import UnsupportedPattern, new_compiled_pattern
 
 Scanner = Literal["native", "regex"]
 
@@ -20,9 +19,6 @@ _REGEX = "regex"
 
 #: The numbers of the named patterns, as in `enum bpeflow_named_pattern` of the header.
 NATIVE_PATTERNS = {"gpt2": 0, "cl100k": 1, "o200k": 2, "llama3": 3, "qwen2": 4}
-
-#: `enum bpeflow_unmatched` of the header.
-_POLICIES: dict[UnmatchedPolicy, int] = {"isolate": 0, "drop": 1, "error": 2}
 
 
 def why_not_compiled(pretokenizer: Pretokenizer) -> str | None:
@@ -45,21 +41,6 @@ def new_pattern(library: str, pretokenizer: Pretokenizer) -> Handle | None:
         return new_compiled_pattern(library, pretokenizer.tables(), pretokenizer.unmatched)
     except UnsupportedPattern:
         return None
-
-
-def new_compiled_pattern(library: str, pattern: CompiledPattern, unmatched: UnmatchedPolicy) -> Handle:
-    """Return a compiled pattern for the functions of a library. Raises `NativeError` if its tables are damaged."""
-    steps = (Step * len(pattern))(*map(_native_step, pattern))
-    return Handle(load_library(library), "pattern", steps, len(steps), _POLICIES[unmatched])
-
-
-def _native_step(step: CompiledStep) -> Step:
-    columns = step.classes + 1
-    return Step(
-        step.first, step.range_class, step.next, step.moves, step.flags, step.info, step.cuts,
-        len(step.range_class), step.classes, len(step.next) // (2 * columns), len(step.info), step.gap_start,
-        step.has_gaps,
-    )  # fmt: skip
 
 
 def why_regex(pretokenizer: Pretokenizer) -> str | None:

@@ -112,10 +112,9 @@ def load_normalizer(names: str | Iterable[str] = ()) -> Normalizer:
     known: tuple[NormalizerName, ...] = get_args(NormalizerName)
     found = []
     for given in (names,) if isinstance(names, str) else names:
-        name = next((name for name in known if name == given), None)
-        if name is None:
+        if given not in known:
             raise ConfigError(unknown_name("normalizer", given, known))
-        found.append(name)
+        found.append(known[known.index(given)])
     return Normalizer(tuple(found))
 
 

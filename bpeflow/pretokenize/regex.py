@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
@@ -68,14 +68,9 @@ class Pretokenizer:
     normalizer: Normalizer = Normalizer()  # noqa: RUF009 (it is immutable)
 
     @cached_property
-    def _steps(self) -> tuple[Pretokenizer, ...]:
-        """Each of several expressions."""
-        return () if isinstance(self.regex, str) else tuple(Pretokenizer(_CUSTOM, source) for source in self.regex)
-
-    @cached_property
-    def compiled(self) -> regex_module.Pattern[str]:
-        """The compiled pattern. Raises `PatternError` if the regular expression is invalid."""
-        return _compile(str(self.regex))
+    def compiled(self) -> tuple[regex_module.Pattern[str], ...]:
+        """The compiled regular expressions. Raises `PatternError` if one is invalid."""
+        return tuple(map(_compile, self.sources))
 
     @property
     def custom(self) -> bool:
@@ -125,7 +120,7 @@ class Pretokenizer:
     def split(self, text: str) -> tuple[list[str], list[str]]:
         """Return the pre-tokens of `text` as `pretokens` does, and the stretches that the pattern does not match."""
         if self._returns_matches:
-            matches: list[str] = TimeLimit(self.regex, text).run(self.compiled.findall, text)
+            matches: list[str] = TimeLimit(self.regex, text).run(self.compiled[0].findall, text)
             if sum(map(len, matches)) == len(text):  # as is usual, and takes half the time
                 return list(filter(None, matches)), []
             self._returns_matches = False  # a pattern that leaves gaps usually does so again
@@ -160,47 +155,40 @@ class Pretokenizer:
 
     def finds_anything(self, text: str) -> bool:
         """Return whether the pattern (of several, any) matches at least one character of `text`."""
-        steps = self._steps or (self,)
-        if len(steps) > 1 and self.unmatched == "drop":
+        if len(self.compiled) > 1 and self.unmatched == "drop":
             return bool(self._split_spans(text)[0])
         limit = TimeLimit(self.regex, text)
         # A step sees the whole text if those before it find nothing.
-        return any(limit.run(step._finds_anything, text) for step in steps)
-
-    def _finds_anything(self, text: str, timeout: float) -> bool:
-        return any(match.end() > match.start() for match in self.compiled.finditer(text, timeout=timeout))
+        return any(limit.run(partial(_finds_anything, step), text) for step in self.compiled)
 
     def match_spans(self, text: str) -> list[tuple[int, int]]:
         """Return the start and end of each match in `text` from left to right, including empty ones.
 
         If there are several expressions, return those of each pre-token.
         """
-        return self._split_spans(text)[0] if self._steps else self._spans(text, TimeLimit(self.regex, text))
-
-    def _spans(self, text: str, limit: TimeLimit) -> list[tuple[int, int]]:
-        """Return what `match_spans` does, for a text or for a piece of the text that has the time limit."""
-        compiled = self.compiled
-        return sorted(
-            limit.run(lambda text, timeout: [m.span() for m in compiled.finditer(text, timeout=timeout)], text)
-        )
+        if len(self.compiled) > 1:
+            return self._split_spans(text)[0]
+        return TimeLimit(self.regex, text).run(partial(_spans, self.compiled[0]), text)
 
     @cached_property
     def _returns_matches(self) -> bool:
         """Whether `findall` returns the pre-tokens: not for several expressions, groups, or ``(?r)``, from the end."""
         import regex
 
-        return not self._steps and not self.compiled.groups and not self.compiled.flags & regex.REVERSE
+        first, *others = self.compiled
+        return not others and not first.groups and not first.flags & regex.REVERSE
 
     def _split_spans(self, text: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """Return the start and end of each pre-token, and of each stretch of unmatched text."""
         pieces = [(0, len(text), False)] if text else []
         dropped = []
         limit = TimeLimit(self.regex, text)
-        for step in self._steps or (self,):
+        for step in self.compiled:
             before, pieces = pieces, []
             for start, end, matched in before:
                 position = start
-                for first, last in [*step._spans(text[start:end], limit), (end - start, end - start)]:
+                spans = limit.run(partial(_spans, step), text[start:end])
+                for first, last in [*spans, (end - start, end - start)]:
                     if position < start + first:
                         if self.unmatched == "drop":
                             dropped.append((position, start + first))
@@ -259,8 +247,6 @@ def _expression(pattern: str) -> str:
     """Return the regular expression of a name, or the expression itself, which may be invalid."""
     if pattern in NAMED_PATTERNS:
         return NAMED_PATTERNS[pattern]
-    if not pattern:
-        raise PatternError(f"the pattern is empty; use one of {', '.join(_NAMES)}, or a regular expression")
     if re.fullmatch(r"<\|\w+\|>", pattern):
         raise PatternError(f"the pattern is {pattern!r}, a special token: give it in special_tokens")
     if re.fullmatch(r"[A-Za-z0-9_-]+", pattern):
@@ -283,16 +269,15 @@ def simplest_pattern(pattern: str | Sequence[str]) -> Pattern:
     ('\\p{N}|\\P{N}+', 'gpt2', '\\w+')
 
     Raises:
-        PatternError: `pattern` is neither a string nor a list of strings.
+        PatternError: `pattern` is neither a string nor a list of strings, or is empty.
     """
-    if isinstance(pattern, str):
-        return PUBLISHED_PATTERNS.get(pattern, pattern)
-    if not isinstance(pattern, Sequence) or not all(isinstance(step, str) for step in pattern):
+    given = [pattern] if isinstance(pattern, str) else pattern
+    if not isinstance(given, Sequence) or not all(isinstance(step, str) for step in given):
         found = type(pattern).__name__
         raise PatternError(f"a pattern must be a str (a name or a regular expression) or a list of them, not {found}")
-    if not pattern:
+    if not given or not all(given):
         raise PatternError(f"the pattern is empty; use one of {', '.join(_NAMES)}, or a regular expression")
-    steps = tuple(chain.from_iterable(steps_of(PUBLISHED_PATTERNS.get(step, step)) for step in pattern))
+    steps = tuple(chain.from_iterable(steps_of(PUBLISHED_PATTERNS.get(step, step)) for step in given))
     return steps if len(steps) > 1 else steps[0]
 
 
@@ -312,6 +297,15 @@ def _compile(source: str) -> regex_module.Pattern[str]:
     # groups.
     except (regex.error, ValueError, KeyError, RecursionError) as error:
         raise PatternError(f"pattern {source!r} is an invalid regular expression: {error}") from error
+
+
+def _spans(compiled: regex_module.Pattern[str], text: str, timeout: float) -> list[tuple[int, int]]:
+    """Return the start and end of each match from left to right, although ``(?r)`` finds the last one first."""
+    return sorted(match.span() for match in compiled.finditer(text, timeout=timeout))
+
+
+def _finds_anything(compiled: regex_module.Pattern[str], text: str, timeout: float) -> bool:
+    return any(match.end() > match.start() for match in compiled.finditer(text, timeout=timeout))
 
 
 # Versions of Unicode, newest first, each with a character that it was the first to assign.

@@ -9,7 +9,7 @@ contains.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from bpeflow.pretokenize.tables import UnsupportedPattern
@@ -63,7 +63,9 @@ class Lookahead:
 
 @dataclass(frozen=True)
 class Dollar:
-    """``$``: the end of the text, or before a line end that ends the text."""
+    """``$``: the end of the text, or before a line end that ends the text. `before` is what precedes it directly."""
+
+    before: Node | None
 
 
 Node = CharacterSet | Concatenation | Alternation | Repetition | Lookahead | Dollar
@@ -90,47 +92,51 @@ def can_be_empty(node: Node) -> bool:
     return True  # a lookahead or $
 
 
-_FLAGS = re.compile(r"\(\?([is]+)\)")
-_GROUP_WITH_FLAGS = re.compile(r"\(\?([is]*)(?:-([is]+))?:")
-_GROUP = re.compile(r"\((?![?*])|\(\?P?<[A-Za-z_]\w*>")
-_QUANTIFIER = re.compile(r"([*+?])|\{([0-9]+)\}|\{([0-9]*),([0-9]*)\}")
-_PROPERTY = re.compile(r"\\[pP](?:\{\^?[\w =:&-]+\}|[CLMNPSZ])")
-_CODE_POINT = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8})")
+# ---- the constructs
+
+
+_ESCAPE = (
+    r"\\(?:[sSdDwWnrtfvah]|[\x00-/:-@\[-`{-\x7f]|[pP](?:\{\^?[\w =:&-]+\}|[CLMNPSZ])"
+    r"|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8})"
+)
 
 # In VERSION0, where sets have no operations, a set ends at the first bracket that is neither escaped nor its first
 # item.
-_SET = re.compile(r"\[\^?(?:[^\\]|\\.)(?:[^\]\\]|\\.)*\]", re.DOTALL)
+_ITEM = rf"(?:(?!\[:)[^\]\\]|{_ESCAPE})"
+_CHARACTER_SET = rf"(?s)[^\\\[(^$*+?{{|)]|{_ESCAPE}|\[(?:\^|(?!\^))(?:\]|{_ITEM}){_ITEM}*\]"
 
-# Letters that mean a character or a class of characters after a backslash.
-_CHARACTER_ESCAPES = frozenset("sSdDwWnrtfvah")
+_QUANTIFIER = r"(?:([*+?])|\{(?=[0-9,])([0-9]*)(,?)([0-9]*)\})([?+]?)"
+_SIGNS = {"*": (0, None), "+": (1, None), "?": (0, 1)}
+_KINDS: dict[str, Literal["greedy", "lazy", "possessive"]] = {"": "greedy", "?": "lazy", "+": "possessive"}
 
-# Beginnings of unsupported groups, and the reason; the longest first.
-_REFUSED_GROUPS = {
-    "(?#": "a comment",
-    "(?|": "a branch reset",
-    "(?<=": "a lookbehind",
-    "(?<!": "a lookbehind",
-    "(?P=": "a back-reference",
-    "(?P>": "a recursion",
-    "(?&": "a recursion",
-    "(?R": "a recursion",
-    "(?(": "a conditional",
-    "(*": "a verb",
+#: A group, and the flags that it sets and clears.
+_GROUP = r"\((?![?*])|\(\?P?<[A-Za-z_]\w*>|\(\?([is]*)(?:-([is]+))?:"
+
+# Beginnings of what the parser does not know, and its name. The first one counts.
+_REFUSED = {
+    r"\^": "the start of the text",
+    r"[*+?{]": "a repetition of nothing",
+    r"\[[^\]]*\[:": r"a POSIX class in a set; write \p{…}",
+    r"\[": "a set of characters without an end, or with an escape that is not supported",
+    r"\\[bBmM]": "a word border",
+    r"\\A": "the start of the text",
+    r"\\G": "the start of the search",
+    r"\\K": "what is kept of the match",
+    r"\\X": "a grapheme",
+    r"\\R": "a line end of up to two characters",
+    r"\\N": "a character by name; write the character itself",
+    r"\\L": "a named list",
+    r"\\g": "a back-reference",
+    r"\\[0-9]": "a back-reference or an octal number",
+    r"\\.": "an escape that is not supported",
+    r"\(\?#": "a comment",
+    r"\(\?\|": "a branch reset",
+    r"\(\?<[=!]": "a lookbehind",
+    r"\(\?P=": "a back-reference",
+    r"\(\?(?:P>|&|R)": "a recursion",
+    r"\(\?\(": "a conditional",
+    r"\(\*": "a verb",
 }
-_REFUSED_ESCAPES = {
-    "b": "a word border",
-    "B": "a word border",
-    "m": "a word border",
-    "M": "a word border",
-    "A": "the start of the text",
-    "G": "the start of the search",
-    "K": "what is kept of the match",
-    "X": "a grapheme",
-    "R": "a line end of up to two characters",
-    "N": "a character by name; write the character itself",
-    "L": "a named list",
-    "g": "a back-reference",
-} | dict.fromkeys("0123456789", "a back-reference or an octal number")
 
 
 class _Parser:
@@ -143,119 +149,77 @@ class _Parser:
 
     def parse(self) -> Node:
         flags = ""
-        while (match := self._match(_FLAGS)) is not None:
+        while match := self._take(r"\(\?([is]+)\)"):
             flags += match[1]
-        tree = self._alternation("".join(sorted(set(flags))))
-        if self._at < len(self._source):
+        tree = self._alternation("".join(sorted({*flags})))
+        if self._next():
             raise self._unsupported("a parenthesis that was not opened")
         return tree
 
     def _alternation(self, flags: str) -> Node:
         branches = [self._concatenation(flags)]
-        while self._take("|"):
+        while self._take(r"\|"):
             branches.append(self._concatenation(flags))
         return branches[0] if len(branches) == 1 else Alternation(tuple(branches))
 
     def _concatenation(self, flags: str) -> Node:
-        items = []
+        items: list[Node] = []
         while self._next() not in ("", "|", ")"):
-            items.append(self._repetition(flags))
+            if self._take(r"\$"):
+                items.append(Dollar(items[-1] if items else None))
+            else:
+                items.append(self._repetition(flags))
         return items[0] if len(items) == 1 else Concatenation(tuple(items))
 
     def _repetition(self, flags: str) -> Node:
         start = self._at
         body = self._atom(flags)
-        match = self._match(_QUANTIFIER)
+        match = self._take(_QUANTIFIER)
         if match is None:
             if self._next() == "{":
                 raise self._unsupported(r"a brace without a number of repetitions; write \{ for a brace")
             return body
-        sign, exact, least, most = match.groups()
-        if sign is not None:
-            bounds = {"*": (0, None), "+": (1, None), "?": (0, 1)}[sign]
-        elif exact is not None:
-            bounds = int(exact), int(exact)
-        else:
+        sign, least, comma, most, suffix = match.groups()
+        if sign:
+            bounds = _SIGNS[sign]
+        elif comma:
             bounds = int(least or 0), int(most) if most else None
-        kind: Literal["greedy", "lazy", "possessive"] = "greedy"
-        if self._take("?"):
-            kind = "lazy"
-        elif self._take("+"):
-            kind = "possessive"
-        if isinstance(body, Lookahead | Dollar):
-            raise self._unsupported("a repetition of a lookahead or `$`", start)
-        if kind == "possessive" and not isinstance(body, CharacterSet):
+        else:
+            bounds = int(least), int(least)
+        if isinstance(body, Lookahead):
+            raise self._unsupported("a repetition of a lookahead", start)
+        if suffix == "+" and not isinstance(body, CharacterSet):
             raise self._unsupported("a possessive repetition of more than one set of characters", start)
         if can_be_empty(body) and bounds != (0, 1):
             raise self._unsupported("a repetition of something that can be empty", start)
-        return Repetition(body, *bounds, kind)
+        return Repetition(body, *bounds, _KINDS[suffix])
 
     def _atom(self, flags: str) -> Node:
-        character = self._next()
-        if character == "(":
-            return self._group(flags)
-        if character == "\\":
-            return self._escape(flags)
-        if character == "[":
-            return self._set(flags)
-        if character == "^":
-            raise self._unsupported("`^`, the start of the text")
-        if character in "*+?{":
-            raise self._unsupported("a repetition of nothing")
-        self._at += 1
-        if character == "$":
-            return Dollar()
-        return _with_flags("." if character == "." else _literal(character), flags)
-
-    def _escape(self, flags: str) -> Node:
-        if match := self._match(_PROPERTY) or self._match(_CODE_POINT):
-            return _with_flags(match[0], flags)
-        escaped = self._source[self._at + 1 : self._at + 2]
-        if escaped == "Z":
-            self._at += 2
+        start = self._at
+        if match := self._take(_CHARACTER_SET):
+            return CharacterSet(f"(?{flags}:{match[0]})" if flags else match[0])
+        if self._take(r"\\Z"):
             return END_OF_TEXT
-        if escaped in _REFUSED_ESCAPES:
-            raise self._unsupported(f"`\\{escaped}`, {_REFUSED_ESCAPES[escaped]}")
-        if escaped not in _CHARACTER_ESCAPES and (escaped.isalnum() or not escaped.isascii()):
-            raise self._unsupported(f"the escape `\\{escaped}`")
-        self._at += 2
-        return _with_flags(f"\\{escaped}" if escaped in _CHARACTER_ESCAPES else _literal(escaped), flags)
-
-    def _set(self, flags: str) -> Node:
-        start = self._at
-        match = self._match(_SET)
-        if match is None:
-            raise self._unsupported("a set of characters without an end")
-        unescaped = re.sub(r"\\.", "", match[0], flags=re.DOTALL)
-        if "[:" in unescaped[1:]:
-            raise self._unsupported(r"a POSIX class in a set; write \p{…}", start)
-        for escape in re.findall(r"\\(.)", match[0], re.DOTALL):
-            if escape in _REFUSED_ESCAPES:
-                raise self._unsupported(f"the escape `\\{escape}` in a set", start)
-        return _with_flags(match[0], flags)
-
-    def _group(self, flags: str) -> Node:
-        start = self._at
-        for opening, construct in _REFUSED_GROUPS.items():
-            if self._source.startswith(opening, start):
-                raise self._unsupported(construct)
-        if self._take("(?=") or self._take("(?!"):
-            negated = self._source[self._at - 1] == "!"
+        if match := self._take(r"\(\?([=!])"):
             sets, end = self._next_character(self._inside(flags), start)
-            return Lookahead(sets, end, negated)
-        if self._take("(?>"):
+            return Lookahead(sets, end, negated=match[1] == "!")
+        if self._take(r"\(\?>"):
             body = self._inside(flags)
             if isinstance(body, Repetition) and isinstance(body.body, CharacterSet) and body.kind != "lazy":
-                return Repetition(body.body, body.least, body.most, "possessive")
+                return replace(body, kind="possessive")
             if isinstance(body, CharacterSet):
                 return body
             raise self._unsupported("an atomic group of more than one set of characters", start)
-        if match := self._match(_GROUP_WITH_FLAGS):
-            on, off = match.groups(default="")
+        if match := self._take(_GROUP):
+            on, off = match.groups("")
             return self._inside("".join(sorted({*flags, *on} - {*off})))
-        if self._match(_GROUP):
-            return self._inside(flags)
-        raise self._unsupported("a group of this kind, or flags other than i and s or after the start of the pattern")
+        for beginning, construct in _REFUSED.items():
+            if match := self._take(beginning):
+                name = f"`{match[0]}`, " if match[0][0] in r"\^" else ""
+                raise self._unsupported(name + construct, start)
+        raise self._unsupported(
+            "a group of this kind, or flags other than i and s or after the start of the pattern", start
+        )
 
     def _inside(self, flags: str) -> Node:
         """Parse to the end of a group, past its closing parenthesis."""
@@ -263,7 +227,7 @@ class _Parser:
         if self._depth > _MAX_DEPTH:
             raise self._unsupported(f"more than {_MAX_DEPTH} groups inside each other")
         tree = self._alternation(flags)
-        if not self._take(")"):
+        if not self._take(r"\)"):
             raise self._unsupported("a group without an end")
         self._depth -= 1
         return tree
@@ -285,14 +249,8 @@ class _Parser:
     def _next(self) -> str:
         return self._source[self._at : self._at + 1]
 
-    def _take(self, text: str) -> bool:
-        if not self._source.startswith(text, self._at):
-            return False
-        self._at += len(text)
-        return True
-
-    def _match(self, expression: re.Pattern[str]) -> re.Match[str] | None:
-        match = expression.match(self._source, self._at)
+    def _take(self, expression: str) -> re.Match[str] | None:
+        match = re.compile(expression).match(self._source, self._at)
         if match is not None:
             self._at = match.end()
         return match
@@ -301,11 +259,3 @@ class _Parser:
         start = self._at if at is None else at
         excerpt = self._source[start : start + 20]
         return UnsupportedPattern(f"it has {construct}, at character {start}: {excerpt!r}")
-
-
-def _literal(character: str) -> str:
-    return f"\\U{ord(character):08x}"
-
-
-def _with_flags(source: str, flags: str) -> CharacterSet:
-    return CharacterSet(f"(?{flags}:{source})" if flags else source)

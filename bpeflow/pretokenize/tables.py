@@ -20,6 +20,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from bpeflow._util.native import Handle, Step, load_library
+from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.errors import FormatError
 
 
@@ -76,6 +78,28 @@ class UnsupportedPattern(Exception):  # noqa: N818 (not an error: the `regex` mo
 
 #: Values of the table of cuts.
 UNSAFE, WEAK, STRONG = 0, 1, 2
+
+#: `enum bpeflow_unmatched` of the header.
+_POLICIES: dict[UnmatchedPolicy, int] = {"isolate": 0, "drop": 1, "error": 2}
+
+
+def new_compiled_pattern(library: str, pattern: CompiledPattern, unmatched: UnmatchedPolicy) -> Handle:
+    """Return a pattern for the functions of a library. Raises `NativeError` if its tables are damaged."""
+    steps = (Step * len(pattern))(*map(_native_step, pattern))
+    return Handle(load_library(library), "pattern", steps, len(steps), _POLICIES[unmatched])
+
+
+def _native_step(step: CompiledStep) -> Step:
+    columns = step.classes + 1
+    return Step(
+        step.first, step.range_class, step.next, step.moves, step.flags, step.info, step.cuts,
+        len(step.range_class), step.classes, len(step.next) // (2 * columns), len(step.info), step.gap_start,
+        step.has_gaps,
+    )  # fmt: skip
+
+
+# ---- what this process knows
+
 
 #: What this process knows of patterns, by their expressions: the tables, or why they cannot be compiled.
 _KNOWN: dict[tuple[str, ...], CompiledPattern | str] = {}
@@ -152,6 +176,7 @@ def write_cached(sources: Sequence[str], compiled: CompiledPattern) -> None:
 
     steps = [{name: _dumped(one) for name, one in asdict(step).items()} for step in compiled]
     with suppress(OSError, RuntimeError, ImportError, FormatError):
+        load_library("count")  # without it, the tables were not compared with the `regex` module
         write_json(_cache_path(sources), {**_key(sources), "steps": steps}, indent=None)
 
 

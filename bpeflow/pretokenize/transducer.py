@@ -24,8 +24,10 @@ after them. A transition makes the steps of the definition above, in the same or
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bpeflow.pretokenize.automaton import DEAD, Dfa
 
@@ -58,131 +60,105 @@ class _Config(NamedTuple):
     pending: tuple[int, ...] | None = ()
 
 
-class _TooLargeError(Exception):
-    """The transducer has too many transitions."""
-
-
 class Transducer(NamedTuple):
     """A transducer. Configuration 0 is the start.
 
     Attributes:
-        moves: for each configuration, and for each class and the end of the text, the next configuration.
+        moves: for each configuration, and for each class and the end of the text, the next configuration; 0 after the
+            end of the text and a special transition.
         flags: likewise, the flags of the transition. At the end of the text, `BOUNDARY` says that a match ends there.
         info: `IN_GAP` and `FRESH` of each configuration.
         gap_start: the configuration after an attempt that failed; 0 if none ever fails.
     """
 
-    moves: list[list[int]]
-    flags: list[list[int]]
-    info: list[int]
+    moves: NDArray[np.intp]
+    flags: NDArray[np.intp]
+    info: NDArray[np.intp]
     gap_start: int
+
+
+_NOTHING = np.zeros(0, np.intp)
+_TOO_LARGE = Transducer(_NOTHING, _NOTHING, _NOTHING, gap_start=0)
 
 
 def make_transducer(dfa: Dfa) -> Transducer:
     """Return the transducer of a DFA with as few configurations as possible; an empty one if it is too large."""
-    try:
-        return _Builder(dfa).joined()
-    except _TooLargeError:
-        return Transducer([], [], [], 0)
+    gaps = bool(dfa.can_fail.any())
+    configs = [_Config(), _Config(in_gap=True)] if gaps else [_Config()]
+    numbers = {config: number for number, config in enumerate(configs)}
+    always_matches = dfa.match.all(axis=1).tolist()
+    moves, flags = [], []
+    for config in configs:  # which become more
+        row = [_read(dfa, always_matches, config, character) for character in range(dfa.end + 1)]
+        for _, after in row:
+            if after not in numbers:
+                numbers[after] = len(configs)
+                configs.append(after)
+        moves.append([numbers[after] for _, after in row])
+        flags.append([of if gaps else of & ~(STARTS | STARTS_AT_PREVIOUS) for of, _ in row])
+        if len(configs) * len(row) > _MAX_TRANSITIONS:
+            return _TOO_LARGE
+    info = [IN_GAP * config.in_gap | FRESH * config.fresh for config in configs]
+    return _join(Transducer(np.array(moves), np.array(flags), np.array(info), gap_start=int(gaps)))
 
 
-class _Builder:
-    """The transitions of all configurations that can be reached."""
-
-    def __init__(self, dfa: Dfa) -> None:
-        self._dfa = dfa
-        self._configs: list[_Config] = []
-        self._numbers: dict[_Config, int] = {}
-        self._number(_Config())
-        self._gaps = dfa.leaves_gaps()
-        self._matches = [all(match for _, match in row) for row in dfa.table]  # states that always end a match
-        self._gap_start = self._number(_Config(in_gap=True)) if self._gaps else 0
-        self._flags: list[list[int]] = []
-        self._moves: list[list[int]] = []
-        while len(self._moves) < len(self._configs):
-            if len(self._configs) * (dfa.end + 1) > _MAX_TRANSITIONS:
-                raise _TooLargeError
-            config = self._configs[len(self._moves)]
-            row = [self._read(config, character) for character in range(dfa.end + 1)]
-            self._flags.append([flags for flags, _ in row])
-            self._moves.append([0 if after is None else self._number(after) for _, after in row])
-
-    def _number(self, config: _Config) -> int:
-        number = self._numbers.setdefault(config, len(self._configs))
-        if number == len(self._configs):
-            self._configs.append(config)
-        return number
-
-    def _read(self, config: _Config, character: int) -> tuple[int, _Config | None]:
-        """Return the flags of a transition, and the next configuration, if there is one."""
-        boundaries: set[int] = set()  # in characters before the one just read
-        ends_gap = False
-        start: int | None = None  # of the attempt under way, likewise
-        unread = deque([(character, 0)])
-        while unread:
-            read, back = unread.popleft()
-            after, match = self._dfa.table[config.state][read]
-            if match:
-                if config.in_gap:
-                    if config.pending is None:
-                        return SPECIAL, None
-                    boundaries.add(back + len(config.pending) + 1)
-                    ends_gap = True
-                config = config._replace(in_gap=False, matched=True, pending=())
-            if after != DEAD:
-                if config.fresh:
-                    start = back
-                    pending: tuple[int, ...] | None = ()
-                else:
-                    pending = (read,) if config.pending == () else None
-                config = config._replace(state=after, fresh=False, pending=pending)
-                if config.in_gap and self._matches[after] and pending and back == 0:
-                    boundaries.add(1)
-                    ends_gap = True
-                    config = config._replace(in_gap=False, matched=True, pending=())
-            elif config.fresh:
-                if read != self._dfa.end:
-                    config = _Config(in_gap=True)
-            elif config.pending is None:
-                return SPECIAL, None
+def _read(dfa: Dfa, always_matches: list[bool], config: _Config, character: int) -> tuple[int, _Config]:
+    """Return the flags of a transition, and the next configuration."""
+    state, fresh, in_gap, matched, pending = config
+    boundaries: set[int] = set()  # in characters before the one just read
+    ends_gap = False
+    start = -1  # of the attempt that begins in this transition, likewise
+    unread = deque([(character, 0)])
+    while unread:
+        read, back = unread.popleft()
+        after, match = dfa.table[state][read]
+        if match:
+            if in_gap:
+                if pending is None:
+                    return SPECIAL, _Config()
+                boundaries.add(back + len(pending) + 1)
+                ends_gap = True
+            in_gap, matched, pending = False, True, ()
+        if after != DEAD:
+            if fresh:
+                start, pending = back, ()
             else:
-                if config.matched:
-                    boundaries.add(back + len(config.pending))
-                again = [(read, back), *((one, back + 1) for one in config.pending)]
-                unread.extendleft(again)
-                config = _Config(in_gap=not config.matched)
-                start = None
-        if max(boundaries, default=0) > 1 or (start or 0) > 1:
-            return SPECIAL, None
-        flags = BOUNDARY * (0 in boundaries) | BOUNDARY_BEFORE_PREVIOUS * (1 in boundaries) | ENDS_GAP * ends_gap
-        if self._gaps:
-            flags |= STARTS * (start == 0) | STARTS_AT_PREVIOUS * (start == 1)
-        return flags, None if character == self._dfa.end else config
-
-    def joined(self) -> Transducer:
-        """Join configurations that no text distinguishes (Moore's algorithm)."""
-        info = [IN_GAP * config.in_gap | FRESH * config.fresh for config in self._configs]
-        blocks = _number_keys(zip(info, map(tuple, self._flags), strict=True))
-        work = 0
-        while True:
-            after = [tuple([blocks[to] for to in row]) for row in self._moves]
-            finer = _number_keys(zip(blocks, after, strict=True))
-            if max(finer) == max(blocks):
-                break
-            blocks = finer
-            work += len(blocks) * (self._dfa.end + 1)
-            if work > _MAX_WORK:
-                raise _TooLargeError
-        firsts = [blocks.index(block) for block in range(max(blocks) + 1)]
-        return Transducer(
-            moves=[[blocks[to] for to in self._moves[first]] for first in firsts],
-            flags=[self._flags[first] for first in firsts],
-            info=[info[first] for first in firsts],
-            gap_start=blocks[self._gap_start],
-        )
+                pending = (read,) if pending == () else None
+            state, fresh = after, False
+            if in_gap and always_matches[after] and pending and back == 0:
+                boundaries.add(1)
+                ends_gap = True
+                in_gap, matched, pending = False, True, ()
+        elif fresh:
+            in_gap = True
+        elif pending is None:
+            return SPECIAL, _Config()
+        else:
+            if matched:
+                boundaries.add(back + len(pending))
+            unread.extendleft([(read, back), *((one, back + 1) for one in pending)])
+            state, fresh, in_gap, matched, pending = _Config(in_gap=not matched)
+            start = -1
+    if max(*boundaries, start, 0) > 1:
+        return SPECIAL, _Config()
+    flags = BOUNDARY * (0 in boundaries) | BOUNDARY_BEFORE_PREVIOUS * (1 in boundaries) | ENDS_GAP * ends_gap
+    flags |= STARTS * (start == 0) | STARTS_AT_PREVIOUS * (start == 1)
+    return flags, _Config() if character == dfa.end else _Config(state, fresh, in_gap, matched, pending)
 
 
-def _number_keys(keys: Iterable[Hashable]) -> list[int]:
-    """Number keys in the order of their first occurrence."""
-    known: dict[Hashable, int] = {}
-    return [known.setdefault(key, len(known)) for key in keys]
+def _join(made: Transducer) -> Transducer:
+    """Join configurations that no text distinguishes (Moore's algorithm)."""
+    blocks = _number_rows(made.info, made.flags)
+    for _ in range(_MAX_WORK // made.moves.size + 1):
+        finer = _number_rows(blocks, blocks[made.moves])
+        if finer.max() == blocks.max():
+            firsts = np.unique(blocks, return_index=True)[1]
+            return Transducer(blocks[made.moves[firsts]], made.flags[firsts], made.info[firsts], blocks[made.gap_start])
+        blocks = finer
+    return _TOO_LARGE
+
+
+def _number_rows(first: NDArray[np.intp], others: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Number rows, given their first column and the others, in the order of their first occurrence."""
+    known: dict[tuple[int, ...], int] = {}
+    return np.array([known.setdefault(tuple(row), len(known)) for row in np.column_stack([first, others]).tolist()])

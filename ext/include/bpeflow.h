@@ -88,6 +88,11 @@ BPEFLOW_API int bpeflow_pattern_new(const bpeflow_step *steps, uint32_t count, u
 
 BPEFLOW_API void bpeflow_pattern_free(bpeflow_pattern *pattern);
 
+/* Cut a text, which must be valid UTF-8. Write the start and the end of each pre-token to spans[2 * size], and their
+ * number. */
+BPEFLOW_API int bpeflow_pattern_split(const bpeflow_pattern *pattern, const uint8_t *text, uint64_t size,
+                                      uint64_t *spans, uint64_t *count);
+
 enum bpeflow_cut {
     BPEFLOW_LAST_CUT = 1,   /* the last place instead of the first one */
     BPEFLOW_NORMALIZED = 2, /* the text will be normalized after it is cut */
@@ -128,7 +133,7 @@ BPEFLOW_API const char *bpeflow_unicode_version(void);
 typedef struct bpeflow_table bpeflow_table;
 
 /* The instruction sets that the scanner can use on this processor, best first, separated by spaces, as a static
- * string: a subset of avx512, avx2, ssse3 and neon, then scalar, which is always available. */
+ * string: a subset of avx512, avx2 and neon, then scalar, which is always available. */
 BPEFLOW_API const char *bpeflow_instructions(void);
 
 /* For superwords: pre-tokens as *units*, the ids that a vocabulary without its pattern gives them (count/units.hpp). Any

@@ -8,14 +8,45 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace bpeflow {
 
-// Classify `blocks` blocks.
-//
-// `Block` holds 64 bytes, loaded by Block::load(bytes). Its methods return masks with a bit per byte: equal(byte);
-// within(first, count) for bytes from `first` to `first + count - 1`; high() for bytes above 127. lower() returns the
-// block in lower case.
+// A block in registers. `Isa` describes an instruction set: Bytes is a register, an array of bytes for which compilers have
+// operators; top_bits(registers) has a bit for each byte of a block; minus(bytes, byte) is at least 0; lookup(table, bytes)
+// replaces each byte, all below 16, by that entry of the table; any(bytes) says whether one is not 0.
+template <typename Isa> struct BlockOf {
+    using Bytes = typename Isa::Bytes;
+    Bytes registers[BLOCK / sizeof(Bytes)];
+
+    static BlockOf load(const std::uint8_t *text) {
+        BlockOf block;
+        std::memcpy(block.registers, text, BLOCK);
+        return block;
+    }
+
+    BlockOf lower() const {
+        return each([](Bytes bytes) { return bytes | 0x20; });
+    }
+    std::uint64_t equal(std::uint8_t byte) const {
+        return each([byte](Bytes bytes) { return Bytes(bytes == byte); }).high();
+    }
+    std::uint64_t within(std::uint8_t first, std::uint8_t count) const {
+        const std::uint8_t last = static_cast<std::uint8_t>(count - 1);
+        return each([first, last](Bytes bytes) { return Bytes(Isa::minus(bytes - first, last) == 0); }).high();
+    }
+    std::uint64_t high() const { return Isa::top_bits(registers); }
+
+  private:
+    template <typename Change> BlockOf each(Change change) const {
+        BlockOf changed = *this;
+        for (Bytes &bytes : changed.registers) bytes = change(bytes);
+        return changed;
+    }
+};
+
+// Classify `blocks` blocks. The methods of `Block` return masks with a bit per byte: equal(byte); within(first, count) for
+// bytes from `first` to `first + count - 1`; high() for bytes above 127. lower() returns the block in lower case.
 template <typename Block> void classify_with(const std::uint8_t *text, std::size_t blocks, Masks *masks) {
     for (std::size_t i = 0; i < blocks; i++) {
         const Block block = Block::load(text + BLOCK * i);
@@ -39,9 +70,9 @@ template <typename Block> void classify_with(const std::uint8_t *text, std::size
 // Two adjacent bytes are wrong in one of eight ways. Three tables say for half a byte each (the upper and the lower
 // half of the first, the upper half of the second) with which of these errors it agrees. The pair has the errors that
 // all three agree with. Whether a third or a fourth byte of a character follows is checked separately.
-//
-// `Vector` holds SIZE bytes. lookup(table) replaces each byte, all below 16, by that entry of the table.
-template <typename Vector> class Utf8Check {
+template <typename Isa> class Utf8Check {
+    using Bytes = typename Isa::Bytes;
+
   public:
     static bool is_utf8(const std::uint8_t *start, const std::uint8_t *end) {
         constexpr std::ptrdiff_t few = 64;
@@ -49,10 +80,10 @@ template <typename Vector> class Utf8Check {
         const std::uint8_t *position = start + 3; // the three bytes before a vector are inspected as well
         while (position < start + 6 && (*position & 0xC0) == 0x80) position++;
         if (!KERNELS_SCALAR.is_utf8(start, position)) return false;
-        Vector errors = Vector::all(0);
-        for (; end - position >= static_cast<std::ptrdiff_t>(Vector::SIZE); position += Vector::SIZE)
-            errors = errors | errors_at(position);
-        return !errors.any() && KERNELS_SCALAR.is_utf8(unfinished(position), end);
+        Bytes errors{};
+        for (; end - position >= static_cast<std::ptrdiff_t>(sizeof(Bytes)); position += sizeof(Bytes))
+            errors |= errors_at(position);
+        return !Isa::any(errors) && KERNELS_SCALAR.is_utf8(unfinished(position), end);
     }
 
   private:
@@ -69,9 +100,15 @@ template <typename Vector> class Utf8Check {
         ANY_LOW = TOO_SHORT | TOO_LONG | TWO_AFTER, // errors that do not depend on the lower half
     };
 
-    static Vector errors_at(const std::uint8_t *position) {
-        const Vector bytes = Vector::load(position);
-        if (!bytes.any_high() && !((position[-1] | position[-2] | position[-3]) & 0x80)) return Vector::all(0);
+    static Bytes load(const std::uint8_t *text) {
+        Bytes bytes;
+        std::memcpy(&bytes, text, sizeof bytes);
+        return bytes;
+    }
+
+    static Bytes errors_at(const std::uint8_t *position) {
+        const Bytes bytes = load(position);
+        if (!Isa::any(bytes & 0x80) && !((position[-1] | position[-2] | position[-3]) & 0x80)) return Bytes{};
         static constexpr std::uint8_t first_high[16] = {TOO_LONG,
                                                         TOO_LONG,
                                                         TOO_LONG,
@@ -122,14 +159,14 @@ template <typename Vector> class Utf8Check {
                                                          TOO_SHORT,
                                                          TOO_SHORT,
                                                          TOO_SHORT};
-        const Vector before = Vector::load(position - 1);
-        const Vector errors = before.upper_halves().lookup(first_high) & before.lower_halves().lookup(first_low) &
-                              bytes.upper_halves().lookup(second_high);
+        const Bytes before = load(position - 1);
+        const Bytes errors = Isa::lookup(first_high, before >> 4) & Isa::lookup(first_low, before & 15) &
+                             Isa::lookup(second_high, bytes >> 4);
         // The third byte of a character of three, and the third and fourth of one of four, follow a continuation byte,
         // and are marked by TWO_AFTER. Saturated, only E0 and above, or F0 and above, leave the top bit.
-        const Vector continues =
-            Vector::load(position - 2).minus(0xE0 - 0x80) | Vector::load(position - 3).minus(0xF0 - 0x80);
-        return errors ^ (continues & Vector::all(0x80));
+        const Bytes continues =
+            Isa::minus(load(position - 2), 0xE0 - 0x80) | Isa::minus(load(position - 3), 0xF0 - 0x80);
+        return errors ^ (continues & 0x80);
     }
 
     // Return the start of the character that ends at or after `position`, if it began in the three bytes before.

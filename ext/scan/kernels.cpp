@@ -18,9 +18,8 @@ bool has_avx512() noexcept {
 }
 
 const Choice CHOICES[] = {
-    {KERNELS_AVX512, "avx512 avx2 ssse3 scalar", has_avx512()},
-    {KERNELS_AVX2, "avx2 ssse3 scalar", __builtin_cpu_supports("avx2") != 0},
-    {KERNELS_SSSE3, "ssse3 scalar", __builtin_cpu_supports("ssse3") != 0},
+    {KERNELS_AVX512, "avx512 avx2 scalar", has_avx512()},
+    {KERNELS_AVX2, "avx2 scalar", __builtin_cpu_supports("avx2") != 0},
     {KERNELS_SCALAR, "scalar", true},
 };
 #elif defined(__aarch64__) && defined(__ARM_NEON)

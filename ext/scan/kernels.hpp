@@ -109,7 +109,7 @@ const char *instructions();
 const Kernels *find_kernels(const char *name);
 
 #if defined(__x86_64__)
-extern const Kernels KERNELS_AVX512, KERNELS_AVX2, KERNELS_SSSE3;
+extern const Kernels KERNELS_AVX512, KERNELS_AVX2;
 #elif defined(__aarch64__) && defined(__ARM_NEON)
 extern const Kernels KERNELS_NEON;
 #endif

@@ -11,6 +11,7 @@
 namespace bpeflow {
 namespace {
 
+// Unlike `BlockOf`, with comparisons that return masks.
 struct Block512 {
     __m512i bytes;
 
@@ -26,26 +27,17 @@ struct Block512 {
     static __m512i all(char byte) { return _mm512_set1_epi8(byte); }
 };
 
-struct Vector512 {
-    static constexpr std::size_t SIZE = 64;
-    __m512i bytes;
+struct Avx512 {
+    using Bytes = std::uint8_t __attribute__((vector_size(64)));
 
-    static Vector512 load(const std::uint8_t *text) { return {_mm512_loadu_si512(text)}; }
-    static Vector512 all(std::uint8_t byte) { return {_mm512_set1_epi8(static_cast<char>(byte))}; }
-
-    Vector512 upper_halves() const { return Vector512{_mm512_srli_epi16(bytes, 4)}.lower_halves(); }
-    Vector512 lower_halves() const { return *this & all(0x0F); }
-    Vector512 lookup(const std::uint8_t (&table)[16]) const {
-        const __m128i entries = _mm_loadu_si128(reinterpret_cast<const __m128i *>(table));
-        return {_mm512_shuffle_epi8(_mm512_broadcast_i32x4(entries), bytes)};
+    static Bytes minus(Bytes bytes, std::uint8_t byte) {
+        return Bytes(_mm512_subs_epu8(__m512i(bytes), _mm512_set1_epi8(static_cast<char>(byte))));
     }
-    Vector512 minus(std::uint8_t byte) const { return {_mm512_subs_epu8(bytes, all(byte).bytes)}; } // at least 0
-    bool any() const { return _mm512_test_epi8_mask(bytes, bytes) != 0; }
-    bool any_high() const { return _mm512_movepi8_mask(bytes) != 0; }
-
-    friend Vector512 operator&(Vector512 a, Vector512 b) { return {_mm512_and_si512(a.bytes, b.bytes)}; }
-    friend Vector512 operator|(Vector512 a, Vector512 b) { return {_mm512_or_si512(a.bytes, b.bytes)}; }
-    friend Vector512 operator^(Vector512 a, Vector512 b) { return {_mm512_xor_si512(a.bytes, b.bytes)}; }
+    static Bytes lookup(const std::uint8_t (&table)[16], Bytes bytes) {
+        const __m128i entries = _mm_loadu_si128(reinterpret_cast<const __m128i *>(table));
+        return Bytes(_mm512_shuffle_epi8(_mm512_broadcast_i32x4(entries), __m512i(bytes)));
+    }
+    static bool any(Bytes bytes) { return _mm512_test_epi8_mask(__m512i(bytes), __m512i(bytes)) != 0; }
 };
 
 #define WITH_VBMI __attribute__((target("avx512vbmi,avx512vbmi2,bmi2,popcnt")))
@@ -235,7 +227,7 @@ std::size_t follow(const BeliefTables &tables, const std::uint8_t *text, std::si
 
 } // namespace
 
-const Kernels KERNELS_AVX512 = {"avx512", classify_with<Block512>, Utf8Check<Vector512>::is_utf8, positions, find,
+const Kernels KERNELS_AVX512 = {"avx512", classify_with<Block512>, Utf8Check<Avx512>::is_utf8, positions, find,
                                 follow,   ranks_with_vbmi};
 
 } // namespace bpeflow

@@ -5,8 +5,12 @@
 #include "bpeflow.h"
 #include "failure.hpp"
 #include "join.hpp"
+#include "kernels.hpp"
 #include "named_patterns.hpp"
+#include "pretoken_batch.hpp"
+#include "scan.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -56,4 +60,20 @@ int bpeflow_pattern_new(const bpeflow_step *steps, std::uint32_t count, std::uin
 
 void bpeflow_pattern_free(bpeflow_pattern *pattern) {
     delete pattern;
+}
+
+int bpeflow_pattern_split(const bpeflow_pattern *pattern, const std::uint8_t *text, std::uint64_t size,
+                          std::uint64_t *spans, std::uint64_t *count) {
+    if (!pattern || !text || !spans || !count) return BPEFLOW_BAD_ARGUMENT;
+    return bpeflow::status_of([&] {
+        *count = 0;
+        const auto add = [&](const bpeflow::PretokenBatch &batch) {
+            const auto start = static_cast<std::uint64_t>(batch.text - text);
+            for (std::size_t i = 0; i < batch.count; i++, ++*count) {
+                spans[2 * *count] = start + batch.starts[i];
+                spans[2 * *count + 1] = start + batch.ends[i];
+            }
+        };
+        bpeflow::scan(pattern->pattern, *bpeflow::find_kernels(nullptr), text, size, add);
+    });
 }

@@ -18,132 +18,84 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <vector>
 
 namespace bpeflow {
 
-template <const Rules &RULES, typename Emit> class Scan {
+// Cuts a text by the rules of a named pattern.
+template <const Rules &RULES> class NamedScan : StepScan {
   public:
-    Scan(const Kernels &kernels, const Automaton &automaton, const std::uint8_t *text, std::size_t length,
-         const Emit &emit)
-        : kernels_(kernels), text_(text), end_(text + length), start_(text), base_(text), starts_(end_),
-          odd_(kernels, automaton, nullptr, nowhere_), emit_(emit) {
-        starts_.begin_at(text);
-    }
+    NamedScan(const Kernels &kernels, const Automaton &automaton, PieceSink &sink, Bytes text, std::size_t length)
+        : StepScan(kernels, automaton, nullptr, sink), text_(text), end_(text + length), start_(text), starts_(end_) {}
 
     void run() {
+        begin_at(text_);
+        starts_.begin_at(text_);
         Masks masks[BLOCKS_AT_ONCE];
         const std::size_t blocks = static_cast<std::size_t>(end_ - text_) / BLOCK;
         for (std::size_t first = 0; first < blocks; first += BLOCKS_AT_ONCE) {
-            const std::size_t some = std::min(BLOCKS_AT_ONCE, blocks - first);
-            const std::uint8_t *const position = text_ + first * BLOCK;
-            kernels_.classify(position, some, masks);
-            for (std::size_t i = 0; i < some; i++) found_[i] = block(masks[i], position + i * BLOCK, ~std::uint64_t{0});
-            add(position, some);
+            const std::size_t count = std::min(BLOCKS_AT_ONCE, blocks - first);
+            kernels_.classify(text_ + first * BLOCK, count, masks);
+            cut_blocks(masks, text_ + first * BLOCK, count, ~std::uint64_t{0});
         }
-        const std::uint8_t *const rest = text_ + blocks * BLOCK;
+        const Bytes rest = text_ + blocks * BLOCK;
         if (rest < end_) {
             const auto size = static_cast<std::size_t>(end_ - rest);
             std::uint8_t padded[BLOCK] = {};
             std::memcpy(padded, rest, size);
             kernels_.classify(padded, 1, masks);
-            found_[0] = block(masks[0], rest, (std::uint64_t{1} << size) - 1);
-            add(rest, 1);
+            cut_blocks(masks, rest, 1, (std::uint64_t{1} << size) - 1);
         }
-        make_room_for(end_);
-        batch_[waiting_] = offset(end_);
-        emit_(PretokenBatch{base_, batch_, batch_ + 1, waiting_});
+        if (last() != end_) put(end_);
+        finish();
     }
 
   private:
-    // Return the token starts in a block. `text` is the mask of the bytes that belong to the text.
-    std::uint64_t block(const Masks &masks, const std::uint8_t *block, std::uint64_t text) {
-        const std::uint8_t *const next = block + BLOCK;
-        if (start_ >= next || start_ == end_) return 0; // the last token of an odd block covers this one
-        const std::uint64_t first = start_ >= block ? std::uint64_t{1} << (start_ - block) : 0; // a known start
-        std::uint64_t starts = starts_.of(masks, block, text) & text; // after the last contraction, no token starts
-        if (starts_.odd()) {
-            starts = first;
-            const std::uint8_t *const stop = std::min(next, end_);
-            odd_.cut_until(start_, stop, end_, [&](const std::uint8_t *start) {
-                start_ = start;
-                if (start < stop) starts |= std::uint64_t{1} << (start - block);
-            });
-            starts_.begin_at(start_);
-            return starts;
+    // `text` is the mask of the bytes in each block that belong to the text.
+    void cut_blocks(const Masks *masks, Bytes first, std::size_t blocks, std::uint64_t text) {
+        std::uint64_t found[BLOCKS_AT_ONCE];
+        std::size_t put_before = 0; // the blocks whose token starts have been put
+        const auto put_until = [&](std::size_t block) {
+            // The offset of a block that the last boundary is in may wrap around. Those of the token starts in it do not.
+            make_room(std::max(first, last()), first + blocks * BLOCK);
+            put_ += kernels_.positions(found + put_before, block - put_before,
+                                       static_cast<std::uint32_t>(first + put_before * BLOCK - base_), put_);
+            put_before = block;
+        };
+        for (std::size_t i = 0; i < blocks; i++) {
+            const Bytes block = first + i * BLOCK, next = block + BLOCK;
+            found[i] = 0;
+            if (start_ >= next || start_ == end_) continue;      // the last token of an odd block covers this one
+            found[i] = starts_.of(masks[i], block, text) & text; // after the last contraction, no token starts
+            if (starts_.odd()) {
+                found[i] = 0;
+                put_until(i + 1);
+                scan(last(), std::min(next, end_), end_);
+                start_ = last();
+                starts_.begin_at(start_);
+            } else if (start_ >= block) {
+                found[i] &= ~std::uint64_t{1} << (start_ - block); // what starts here has been put
+            }
         }
-        if (first) starts = (starts & (0 - first)) | first;
-        if (starts) start_ = block + highest(starts);
-        return starts;
+        put_until(blocks);
     }
 
-    // Add the starts found in some blocks, the first of which is at `position`.
-    void add(const std::uint8_t *position, std::size_t blocks) {
-        make_room_for(position + blocks * BLOCK);
-        waiting_ += kernels_.positions(found_, blocks, offset(position), batch_ + waiting_);
-        if (waiting_ > batch_size) emit_batch();
-    }
-
-    void emit_batch() {
-        if (waiting_ < 2) return;
-        emit_(PretokenBatch{base_, batch_, batch_ + 1, waiting_ - 1});
-        batch_[0] = batch_[waiting_ - 1]; // whose end is not known yet
-        waiting_ = 1;
-    }
-
-    // Make sure that positions up to `position` have offsets below 2^31.
-    void make_room_for(const std::uint8_t *position) {
-        static constexpr std::ptrdiff_t most = std::numeric_limits<std::int32_t>::max();
-        if (position - base_ <= most) return;
-        emit_batch();
-        base_ += batch_[0];
-        batch_[0] = 0;
-        if (position - base_ > most) throw Failure{BPEFLOW_TOO_LARGE};
-    }
-
-    std::uint32_t offset(const std::uint8_t *position) const { return static_cast<std::uint32_t>(position - base_); }
-
-    // Pre-tokens passed on at a time, or a few more. With fewer, loops over them are short. With more, the text leaves
-    // the L2 cache.
-    static constexpr std::size_t batch_size = PretokenBatch::MOST - BLOCKS_AT_ONCE * BLOCK;
-    static constexpr std::size_t beyond = 32; // starts that the kernels may overwrite
-
-    const Kernels &kernels_;
-    const std::uint8_t *const text_, *const end_;
-    const std::uint8_t *start_; // of the current token
-    const std::uint8_t *base_;  // the position whose offset is 0
+    const Bytes text_, end_;
+    Bytes start_; // of the token with which the rules began, or began again after an odd block
     TokenStarts<RULES> starts_;
-    PieceSink nowhere_{};
-    StepScan odd_; // cuts odd blocks
-    const Emit &emit_;
-    std::uint64_t found_[BLOCKS_AT_ONCE];
-    std::uint32_t batch_[PretokenBatch::MOST + 1 + beyond]; // offsets of starts
-    std::size_t waiting_ = 0;                               // their number
 };
 
-// Cut a text by a compiled pattern.
-template <typename Emit>
-Unmatched scan_steps(const Pattern &pattern, const Kernels &kernels, const std::uint8_t *text, std::size_t length,
-                     const Emit &emit) {
-    const auto pass = [](const void *context, const PretokenBatch &batch) {
-        (*static_cast<const Emit *>(context))(batch);
-    };
+// Cut a text by the steps of a pattern.
+inline void scan_steps(const Pattern &pattern, const Kernels &kernels, const std::uint8_t *text, std::size_t length,
+                       PieceSink &sink) {
+    std::vector<std::unique_ptr<StepScan>> scans; // the last one first
     const std::vector<Automaton> &steps = pattern.scanned();
-    PieceSink sink{pass, &emit, pattern.unmatched, {}};
-    const auto cut = [&](StepScan &first) {
-        first.cut(text, text + length, false);
-        first.finish();
-        return sink.unmatched;
-    };
-    StepScan last(kernels, steps.back(), nullptr, sink);
-    if (steps.size() == 1) return cut(last);
-    std::vector<std::unique_ptr<StepScan>> before; // last but one, …
-    StepScan *next = &last;
-    for (std::size_t i = steps.size() - 1; i-- > 0; next = before.back().get())
-        before.push_back(std::make_unique<StepScan>(kernels, steps[i], next, sink));
-    return cut(*next);
+    for (std::size_t i = steps.size(); i-- > 0;)
+        scans.push_back(
+            std::make_unique<StepScan>(kernels, steps[i], scans.empty() ? nullptr : scans.back().get(), sink));
+    scans.back()->cut(text, text + length, false);
+    scans.back()->finish();
 }
 
 // Call emit(batch) for the pre-tokens of a text, in batches from left to right. The text must be valid UTF-8. Return the
@@ -153,26 +105,31 @@ template <typename Emit>
 Unmatched scan(const Pattern &pattern, const Kernels &kernels, const std::uint8_t *text, std::size_t length,
                const Emit &emit) {
     if (length == 0) return {};
+    const auto pass = [](const void *context, const PretokenBatch &batch) {
+        (*static_cast<const Emit *>(context))(batch);
+    };
+    PieceSink sink{pass, &emit, pattern.unmatched, {}};
     const Automaton &first = pattern.steps.front();
     switch (pattern.name) {
     case BPEFLOW_GPT2:
-        Scan<GPT2, Emit>(kernels, first, text, length, emit).run();
-        return {};
+        NamedScan<GPT2>(kernels, first, sink, text, length).run();
+        break;
     case BPEFLOW_CL100K:
-        Scan<CL100K, Emit>(kernels, first, text, length, emit).run();
-        return {};
+        NamedScan<CL100K>(kernels, first, sink, text, length).run();
+        break;
     case BPEFLOW_O200K:
-        Scan<O200K, Emit>(kernels, first, text, length, emit).run();
-        return {};
+        NamedScan<O200K>(kernels, first, sink, text, length).run();
+        break;
     case BPEFLOW_LLAMA3:
-        Scan<LLAMA3, Emit>(kernels, first, text, length, emit).run();
-        return {};
+        NamedScan<LLAMA3>(kernels, first, sink, text, length).run();
+        break;
     case BPEFLOW_QWEN2:
-        Scan<QWEN2, Emit>(kernels, first, text, length, emit).run();
-        return {};
+        NamedScan<QWEN2>(kernels, first, sink, text, length).run();
+        break;
     default:
-        return scan_steps(pattern, kernels, text, length, emit);
+        scan_steps(pattern, kernels, text, length, sink);
     }
+    return sink.unmatched;
 }
 
 } // namespace bpeflow

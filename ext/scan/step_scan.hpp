@@ -66,15 +66,7 @@ class StepScan {
         if (next_) next_->finish();
     }
 
-    // Call found(start) for the tokens that start after `start`, where one starts, up to the first at `stop` or later.
-    // The pattern must match all text, and at most 4096 tokens may start before `stop`.
-    template <typename Found> void cut_until(Bytes start, Bytes stop, Bytes end, const Found &found) {
-        begin_at(start);
-        scan(start, stop, end);
-        for (const std::uint32_t *each = offsets_ + 1; each < put_; each++) found(base_ + *each);
-    }
-
-  private:
+  protected:
     // The start of an attempt to match, and whether it is in a gap.
     struct Place {
         Bytes position;
@@ -84,7 +76,8 @@ class StepScan {
     // Bytes until the next try where tries fail. Blocks with characters beyond ASCII and unknown ones come in runs.
     static constexpr std::size_t MOST_SKIPPED = 16 * BLOCK;
     // Pieces that are passed on at a time, or a few more; and how many more.
-    static constexpr std::size_t some = 4096, beyond = (FollowedBlocks::MOST + 1) * BLOCK;
+    static constexpr std::size_t some = 4096, beyond = (BLOCKS_AT_ONCE + 1) * BLOCK;
+    static_assert(FollowedBlocks::MOST <= BLOCKS_AT_ONCE);
     // The hot loop covers at most this many bytes before it makes sure that the next ones have offsets.
     static constexpr std::ptrdiff_t stretch = 1 << 16;
     static constexpr std::ptrdiff_t greatest_offset = std::numeric_limits<std::int32_t>::max();

@@ -22,8 +22,7 @@ from bpeflow.backends.base import MERGE_DTYPE
 from bpeflow.backends.native_backend import NativeBackend
 from bpeflow.errors import BpeflowError
 from bpeflow.pretokenize.compiled import compile_step
-from bpeflow.pretokenize.native import new_compiled_pattern
-from bpeflow.pretokenize.tables import CompiledStep
+from bpeflow.pretokenize.tables import CompiledStep, new_compiled_pattern
 from fuzzing.choices import Choices
 from fuzzing.difference import REFUSED, outcome
 
