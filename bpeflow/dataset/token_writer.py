@@ -287,9 +287,12 @@ class TokenSetWriter:
         if not in_val.any():
             self.splits["train"].write(ids, ends)
             return
-        lengths = np.diff(ends, prepend=0, append=len(ids))
+        lengths = np.diff(ends, prepend=0)
+        runs = np.split(ids, ends[in_val[1:] != in_val[:-1]])  # of documents of one split, in turns
         for split, chosen in ((self.splits["train"], ~in_val), (self.splits["val"], in_val)):
-            split.write(ids[np.repeat(chosen, lengths)], np.cumsum(lengths[:-1][chosen[:-1]]))
+            own = runs[0 if chosen[0] else 1 :: 2]
+            if own:
+                split.write(np.concatenate(own), np.cumsum(lengths[chosen[:-1]]))
 
     def checkpoint(self, state: Mapping[str, Any]) -> None:
         """Make durable what was written so far, so that the encoding can be resumed from here. Raises `OSError`."""
