@@ -113,16 +113,12 @@ class Literals:
 
         If there is none, return the length of `text`.
         """
-        position = max(start, len(text) - self.longest + 1)
-        while position < len(text):
+        for position in range(max(start, len(text) - self.longest + 1), len(text)):
             tail = text[position:]
             following = bisect_right(self._sorted, tail)
             if following < len(self._sorted) and self._sorted[following].startswith(tail):
-                break
-            last = max(position + 1, len(text) - _HEAD + 1)  # from there on, a head may be incomplete
-            match = self._heads.search(text, position + 1, last + _HEAD)
-            position = min(match.start(), last) if match else last
-        return min(position, len(text))
+                return position
+        return len(text)
 
     @cached_property
     def _sorted(self) -> list[bytes]:

@@ -92,12 +92,18 @@ def replace(values: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, A
 
 def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Return `values` updated by `overrides`, whose keys may be dotted (``monitor.interval``)."""
-    dotted = {key for key in overrides if key.partition(".")[0] in _SECTIONS and "." in key}
-    result = replace(values, {key: value for key, value in overrides.items() if key not in dotted})
-    for section, _, key in (dotted_key.partition(".") for dotted_key in overrides if dotted_key in dotted):
+    plain, dotted = {}, {}
+    for key, value in overrides.items():
+        section, _, name = key.partition(".")
+        if name and section in _SECTIONS:
+            dotted[section, name] = value
+        else:
+            plain[key] = value
+    result = replace(values, plain)
+    for (section, name), value in dotted.items():
         inside = _SECTIONS[section].expand(result.get(section) or {})
         if isinstance(inside, Mapping):  # otherwise validation reports it
-            result[section] = {**inside, key: overrides[f"{section}.{key}"]}
+            result[section] = {**inside, name: value}
     return result
 
 

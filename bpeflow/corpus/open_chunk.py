@@ -31,11 +31,9 @@ class ChunkBuffer:
             self._memory = bytearray(chunk.length)
         data = memoryview(self._memory)[: chunk.length]
         try:
-            with Path(chunk.path).open("rb", buffering=0) as stream:
+            with Path(chunk.path).open("rb") as stream:
                 stream.seek(chunk.offset)
-                filled = 0
-                while filled < chunk.length and (count := stream.readinto(data[filled:])):
-                    filled += count
+                filled = stream.readinto(data)
         except OSError as error:
             raise CorpusError(f"cannot read {chunk.path}: {error.strerror}") from error
         if filled < chunk.length:
