@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import reprlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from mmap import mmap
 from pathlib import Path
 from typing import Any, Literal
@@ -119,18 +119,19 @@ def format_size(size: float) -> str:
     return f"{size:.0f} bytes"
 
 
-def short_names(paths: Iterable[str]) -> dict[str, str]:
-    """Return each path's last part, or as many parts as distinguish all paths.
+def short_names(paths: Sequence[str]) -> dict[str, str]:
+    """Return each path's last part, with as many folders before it as distinguish it from the other paths.
 
-    >>> short_names(["runs/a/owt", "runs/b/owt"])
-    {'runs/a/owt': 'a/owt', 'runs/b/owt': 'b/owt'}
+    >>> short_names(["runs/a/owt", "runs/b/owt", "data/web.txt"])
+    {'runs/a/owt': 'a/owt', 'runs/b/owt': 'b/owt', 'data/web.txt': 'web.txt'}
     """
-    parts = {path: os.path.normpath(path).split("/") for path in paths}
-    for length in range(1, max(map(len, parts.values()), default=0)):
-        names = {path: "/".join(folders[-length:]) for path, folders in parts.items()}
-        if len({*names.values()}) == len(names):
-            return names
-    return {path: path for path in parts}
+    folders, names = {path: os.path.normpath(path).split("/") for path in paths}, {}
+    for path in paths:
+        parts = folders[path]
+        others = [folders[other] for other in paths if other != path]
+        length = next((n for n in range(1, len(parts)) if all(other[-n:] != parts[-n:] for other in others)), None)
+        names[path] = path if length is None else "/".join(parts[-length:])
+    return names
 
 
 def show_token(token: bytes, width: int) -> str:
