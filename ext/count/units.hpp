@@ -22,9 +22,10 @@
 #include "model.hpp"
 #include "pages.hpp"
 #include "pairs.hpp"
+#include "pieces.hpp"
 #include "pretoken_batch.hpp"
-#include "second_level.hpp"
 #include "table.hpp"
+#include "whole_tokens.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -113,7 +114,7 @@ class Counts {
 struct Units {
     // `frequent_cells` are NULL to count pairs.
     Units(const bpeflow_vocabulary &given, const std::uint32_t *frequent_cells, std::uint64_t count)
-        : model(of_pieces(given)), whole(given, model.pairs, model.ordinary),
+        : model(of_pieces(given)), whole(model.ordinary, given.whole_tokens),
           frequent(frequent_cells, frequent_cells ? count : 0), fragments(frequent_cells != nullptr),
           lengths(given.tokens), cache(cache_bytes) {
         for (std::uint32_t id = 0; id < given.tokens; id++)
@@ -121,7 +122,7 @@ struct Units {
     }
 
     const Model model;
-    const SecondLevel whole; // without any merge: where no merge joins two bytes, and which pre-tokens are whole tokens
+    const WholeTokens whole;
     const cells::Set frequent;
     const bool fragments;               // or pairs
     std::vector<std::uint32_t> lengths; // of units, in bytes
@@ -146,7 +147,8 @@ class UnitReader {
     using Bytes = const std::uint8_t *;
 
     UnitReader(Units &units, const Kernels &kernels, Table &table)
-        : units_(units), lookup_(units.model, kernels, units.cache, Units::own_cache_bytes), table_(table) {}
+        : units_(units), lookup_(units.model, kernels, units.cache, Units::own_cache_bytes), pieces_(units.model.pairs),
+          table_(table) {}
 
     // Count the pairs or fragments of a batch of pre-tokens. Bytes up to `readable_end` may be read. Fragments must stay
     // in place until the table is flushed.
@@ -154,16 +156,18 @@ class UnitReader {
         lookup_.set_readable(readable_end);
         text_ = tokens.text;
         pretokens_.clear();
-        walked_ = pieces_ = 0;
+        pieces_.clear();
+        walked_ = 0;
+        const auto look_up_pieces = [&](const PretokenBatch &pieces) { look_up(pieces, readable_end); };
         for (std::size_t i = 0; i < tokens.count; i++) {
             const std::uint32_t start = tokens.starts[i], end = tokens.ends[i];
             const std::size_t length = end - start;
-            if (length < 2 || units_.whole.find_whole(text_ + start, length) != WholeTokens::NONE) continue;
+            if (length < 2 || units_.whole.find(text_ + start, length) != WholeTokens::NONE) continue;
             pretokens_.emplace_back(start, end);
             if (walked_ + 1 == pretokens_.size()) walk_ = {none, start, end, start, 0};
-            cut(start, end, readable_end);
+            pieces_.add(text_, start, end, look_up_pieces);
         }
-        if (pieces_ > 0) look_up(pieces_, readable_end);
+        pieces_.finish(text_, look_up_pieces);
         lookup_.trim();
         if (ids_.size() > kept_ids) ids_ = {};
     }
@@ -172,42 +176,18 @@ class UnitReader {
     const cells::Counts &pairs() const { return pairs_; }
 
   private:
-    // Pieces looked up together, and units whose pairs or fragments are counted together.
-    static constexpr std::size_t most = 4096;
+    static constexpr std::size_t most = 4096; // units whose pairs or fragments are counted together
     static constexpr std::size_t beyond = 16; // elements of arrays that kernels and writers may touch
     static constexpr std::size_t kept_ids = std::size_t{1} << 18;
     static constexpr std::uint32_t none = UINT32_MAX; // no unit
-    static_assert(most <= PretokenBatch::MOST);
 
-    // Append the pieces of a pre-token. Whenever there are `most`, look up all but the last, which may continue.
-    void cut(std::uint32_t start, std::uint32_t end, Bytes readable_end) {
-        if (pieces_ == most) look_up(most, readable_end);
-        const std::uint8_t *const cuts = units_.whole.cuts();
-        std::size_t pieces = pieces_;
-        starts_[pieces++] = start;
-        for (std::uint32_t at = start + 1; at < end;) {
-            const auto stop = static_cast<std::uint32_t>(std::min<std::size_t>(end, at + (most - pieces)));
-            for (; at < stop; at++) { // without a branch
-                ends_[pieces - 1] = starts_[pieces] = at;
-                pieces += cuts[std::size_t{text_[at - 1]} << 8 | text_[at]];
-            }
-            if (pieces < most) continue;
-            look_up(most - 1, readable_end);
-            starts_[0] = starts_[most - 1];
-            pieces = 1;
-        }
-        ends_[pieces - 1] = end;
-        pieces_ = pieces;
-    }
-
-    // Look up the first `count` pieces, and count their pairs or fragments. Then there are no pieces.
-    void look_up(std::size_t count, Bytes readable_end) {
+    // Look up pieces, and count their pairs or fragments.
+    void look_up(const PretokenBatch &pieces, Bytes readable_end) {
         std::size_t room = beyond;
-        for (std::size_t i = 0; i < count; i++) room += ends_[i] - starts_[i];
+        for (std::size_t i = 0; i < pieces.count; i++) room += pieces.ends[i] - pieces.starts[i];
         if (ids_.size() < room) ids_.resize(std::max(room, 8 * most));
         IdWriter<std::uint32_t> ids(ids_.data(), 0, ids_.size());
-        lookup_.add({text_, starts_, ends_, count}, ids);
-        pieces_ = 0;
+        lookup_.add(pieces, ids);
         for (std::size_t first = 0; first < ids.written(); first += most) {
             const std::size_t end = std::min<std::size_t>(first + most, ids.written());
             units_.fragments ? count_fragments(first, end, readable_end) : count_pairs(first, end);
@@ -274,9 +254,8 @@ class UnitReader {
     Lookup lookup_;
     Bytes text_ = nullptr;
     std::vector<std::pair<std::uint32_t, std::uint32_t>> pretokens_; // of the batch, those that have pieces
-    std::size_t pieces_ = 0;
-    std::uint32_t starts_[most + beyond], ends_[most + beyond]; // of pieces
-    std::vector<std::uint32_t> ids_;                            // of pieces
+    Pieces pieces_;
+    std::vector<std::uint32_t> ids_; // of pieces
 
     Walk walk_;
     std::size_t walked_ = 0; // pre-tokens

@@ -8,6 +8,7 @@
 #include "lookup.hpp"
 #include "model.hpp"
 #include "pattern.hpp"
+#include "pieces.hpp"
 #include "scan.hpp"
 #include "short_texts.hpp"
 #include "specials.hpp"
@@ -25,8 +26,8 @@ class Encoder {
 
     // Share a cache, and use up to `own_bytes` for a private one.
     Encoder(const Model &model, const Kernels &kernels, Cache &shared, std::uint64_t own_bytes)
-        : model_(model), kernels_(kernels), lookup_(model, kernels, shared, own_bytes),
-          levels_(model.second_level ? new TwoLevels(*model.second_level, lookup_) : nullptr) {}
+        : model_(model), kernels_(kernels), lookup_(model, kernels, shared, own_bytes), pieces_(model.pairs),
+          levels_(model.second_level ? new TwoLevels(*model.second_level, pieces_, lookup_) : nullptr) {}
 
     // Encode `pieces` texts, where piece i ends at data + ends[i]. All ids are written one after another.
     void encode(bpeflow_encoding &encoding, const Specials *specials, Bytes data, const std::uint64_t *ends,
@@ -38,6 +39,8 @@ class Encoder {
         lookup_.set_readable(pieces > 0 ? data + ends[pieces - 1] : data);
         short_texts_.begin(id_ends);
         together_ = pieces > 1 && id_ends && !levels_;
+        may_cut_ = encoding.pattern && encoding.pattern->pattern.name == Pattern::COMPILED && !levels_ &&
+                   model_.whole_tokens.empty();
         Bytes start = data;
         for (std::uint64_t i = 0; i < pieces; i++) {
             const Bytes end = data + ends[i];
@@ -101,8 +104,21 @@ class Encoder {
     }
 
     void add(const PretokenBatch &tokens) {
+        if (may_cut_ && Pieces::are_better(tokens)) {
+            look_up();
+            to_ids([&](auto &ids) { add_pieces(tokens, ids); });
+            return;
+        }
         if (together_ && short_texts_.take(tokens, [this] { look_up(); })) return;
         to_ids([&](auto &ids) { levels_ ? levels_->add(tokens, ids) : lookup_.add(tokens, ids); });
+    }
+
+    template <typename Ids> void add_pieces(const PretokenBatch &tokens, Ids &ids) {
+        const auto look_up_pieces = [&](const PretokenBatch &pieces) { lookup_.add(pieces, ids); };
+        pieces_.clear();
+        for (std::size_t i = 0; i < tokens.count; i++)
+            pieces_.add(tokens.text, tokens.starts[i], tokens.ends[i], look_up_pieces);
+        pieces_.finish(tokens.text, look_up_pieces);
     }
 
     // Write the ids of the pre-tokens of short texts.
@@ -132,11 +148,15 @@ class Encoder {
     const Model &model_;
     const Kernels &kernels_;
     Lookup lookup_;
+    Pieces pieces_;
     const std::unique_ptr<TwoLevels> levels_; // null if the vocabulary has only one
     PackedTexts packed_;
     ShortTexts short_texts_;
     // Of the current call:
     bool together_ = false; // whether pre-tokens of several texts are looked up together
+    // Whether long pre-tokens may be cut into pieces. A piece that is a whole token need not become that token. With a named
+    // pattern, pre-tokens of languages without spaces are long. Cut, they take a tenth less if new, but a tenth more if known.
+    bool may_cut_ = false;
     bpeflow_encoding *encoding_ = nullptr;
     const Specials *specials_ = nullptr;
 };

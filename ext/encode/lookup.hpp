@@ -61,8 +61,9 @@ class Lookup {
     // end(i), set(i, key) sets its key, and encode(key) returns its ids if no cache has them. Up to `RUN` more ids are
     // read. Before given ids from `done` to `end` are written, borders.pass(done, end, ids) is called.
     template <typename Given, typename Stretches, typename Ids, typename Borders = NoBorders>
-    void replace(const Given *given, std::size_t count, const Stretches &stretches, std::size_t number, Ids &ids,
+    void replace(const Given *given, std::size_t count, const Stretches &stretches, std::size_t number, Ids &to,
                  Borders borders = {}) {
+        Ids ids = to; // a copy, which stays in registers
         // When the private cache is full, it starts over: frequent pre-tokens soon return, and no bookkeeping of their
         // frequency is needed. No record of it is awaited now.
         if (own_ && own_->full()) own_->clear();
@@ -87,6 +88,7 @@ class Lookup {
         }
         borders.pass(done, count, ids);
         ids.put_run(given + done, count - done);
+        to = ids;
     }
 
     // Release the memory that a very long pre-token took.

@@ -19,7 +19,7 @@ struct Model {
         : tokens(given.token_data, given.token_offsets, given.tokens),
           ordinary(given.ordinary_data, given.ordinary_offsets, given.tokens),
           pairs(given.byte_ids, given.merges, static_cast<std::uint32_t>(given.first_level), ordinary),
-          second_level(given.first_level < given.merge_count ? new SecondLevel(given, pairs, ordinary) : nullptr),
+          second_level(given.first_level < given.merge_count ? new SecondLevel(given, ordinary) : nullptr),
           whole_tokens(ordinary, given.whole_tokens && !second_level), short_tokens(ordinary, whole_tokens, pairs) {}
 
     Model(const Model &) = delete; // its members refer to each other

@@ -88,7 +88,18 @@ class Pairs {
 
     // Return whether any merge can ever join a token that ends with `left` and a token that starts with `right`. If
     // not, the two sides merge independently of each other.
-    bool can_join(std::uint8_t left, std::uint8_t right) const { return junctions_.test(index(left, right)); }
+    bool can_join(std::uint8_t left, std::uint8_t right) const { return !is_cut_[index(left, right)]; }
+
+    // Write the positions from `at` to before `stop` where no merge joins the two bytes. Return their number. One more may
+    // be overwritten. Without a branch for each, which could not be predicted.
+    std::size_t find_cuts(const std::uint8_t *text, std::uint32_t at, std::uint32_t stop, std::uint32_t *cuts) const {
+        std::size_t count = 0;
+        for (; at < stop; at++) {
+            cuts[count] = at;
+            count += is_cut_[index(text[at - 1], text[at])];
+        }
+        return count;
+    }
 
     // The same at a position inside of bytes that nothing joins to others, by two bytes on each side of the position. The
     // pre-tokens of multilingual text then have pieces of 7 bytes on average instead of 17.
@@ -141,12 +152,12 @@ class Pairs {
         const std::size_t left = tokens.length(merge[0]), right = tokens.length(merge[1]);
         if (left == 0 || right == 0) return;
         if (!tokens.are_joined(merge)) {
-            junctions_.set();
+            is_cut_.assign(is_cut_.size(), 0);
             byte_junctions_.set();
             return;
         }
         const std::uint8_t *const middle = tokens.bytes(merge[2]) + left;
-        junctions_.set(index(middle[-1], *middle));
+        is_cut_[index(middle[-1], *middle)] = 0;
         if (left == 1 || right == 1)
             byte_junctions_.set(index(middle[-1], *middle));
         else
@@ -161,7 +172,9 @@ class Pairs {
     Slot *const slots_; // a power of two, linear probing, at most half used
     Filter filter_, long_junctions_;
     bool ordered_ = false;
-    std::bitset<65536> junctions_, byte_junctions_; // of all merges, and of those with a part of one byte
+    // By pair of bytes: 1 if no merge joins them, otherwise 0. A byte each, as extracting bits takes several times as long.
+    std::vector<std::uint8_t> is_cut_ = std::vector<std::uint8_t>(65536, 1);
+    std::bitset<65536> byte_junctions_; // of the merges with a part of one byte
     std::unique_ptr<Merge[]> of_bytes_{new Merge[std::size_t{1} << 16]};
 };
 

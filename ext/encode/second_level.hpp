@@ -32,23 +32,13 @@ namespace bpeflow {
 
 class SecondLevel {
   public:
-    // `first` has the pairs of the first level, and `ordinary` the tokens that text can yield.
-    SecondLevel(const bpeflow_vocabulary &given, const Pairs &first, const Tokens &ordinary)
-        : SecondLevel(given, first, ordinary,
+    // `ordinary` are the tokens that text can yield.
+    SecondLevel(const bpeflow_vocabulary &given, const Tokens &ordinary)
+        : SecondLevel(given, ordinary,
                       find_late(given.merges, static_cast<std::uint32_t>(given.first_level),
                                 static_cast<std::uint32_t>(given.merge_count), ordinary.count())) {}
 
-    // Return the token that a pre-token becomes as a whole, regardless of merges; NONE if merging decides.
-    std::uint32_t find_whole(const std::uint8_t *bytes, std::size_t length) const {
-        if (whole_.empty()) return WholeTokens::NONE;
-        CacheKey key;
-        key.set(bytes, length, length);
-        return whole_.find(key);
-    }
-
-    // By pair of bytes, left << 8 | right: 1 if no merge of the first level joins them, 0 otherwise. A byte each, as
-    // extracting bits takes several times as long.
-    const std::uint8_t *cuts() const { return cuts_.data(); }
+    const WholeTokens &whole_tokens() const { return whole_tokens_; }
 
     // The late merges.
     const Pairs &pairs() const { return pairs_; }
@@ -57,14 +47,9 @@ class SecondLevel {
     bool can_join(std::uint32_t left, std::uint32_t right) const { return joints_.may_have(Pairs::hash(left, right)); }
 
   private:
-    SecondLevel(const bpeflow_vocabulary &given, const Pairs &first, const Tokens &ordinary,
-                const std::vector<bool> &late)
+    SecondLevel(const bpeflow_vocabulary &given, const Tokens &ordinary, const std::vector<bool> &late)
         : pairs_(given.byte_ids, given.merges, static_cast<std::uint32_t>(given.merge_count), ordinary, late),
-          joints_(spread * (given.merge_count - given.first_level)), whole_(ordinary, given.whole_tokens) {
-        for (unsigned left = 0; left < 256; left++)
-            for (unsigned right = 0; right < 256; right++)
-                cuts_[left << 8 | right] =
-                    !first.can_join(static_cast<std::uint8_t>(left), static_cast<std::uint8_t>(right));
+          joints_(spread * (given.merge_count - given.first_level)), whole_tokens_(ordinary, given.whole_tokens) {
         add_joints(given, late);
     }
 
@@ -155,10 +140,9 @@ class SecondLevel {
     static constexpr std::uint64_t most = 64;   // pairs of units to add for each merge; one in trained vocabularies
     static constexpr unsigned most_passes = 16; // two or three in trained vocabularies
 
-    std::vector<std::uint8_t> cuts_ = std::vector<std::uint8_t>(65536);
     const Pairs pairs_;
     Filter joints_;
-    const WholeTokens whole_;
+    const WholeTokens whole_tokens_;
 };
 
 } // namespace bpeflow

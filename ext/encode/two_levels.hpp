@@ -1,17 +1,17 @@
 // Encoding pre-tokens of many words in two levels. second_level.hpp proves that it gives the ids of merging them whole.
 //
-// Pre-tokens are cut into pieces where no merge of the first level joins two bytes. Pieces are looked up as otherwise
-// pre-tokens are, which yields units. Units are cut into runs where no late merge joins two of them. Runs are looked up in
-// the same cache, or merged. A piece is about as long as a word and recurs as often, and nine of ten runs are known, while a
-// pre-token of many words hardly ever recurs.
+// Pre-tokens are cut into pieces, which are looked up as otherwise pre-tokens are. This yields units. Units are cut into runs
+// where no late merge joins two of them. Runs are looked up in the same cache, or merged. Nine of ten are known.
 #pragma once
 
 #include "failure.hpp"
 #include "id_writer.hpp"
 #include "lookup.hpp"
 #include "merging.hpp"
+#include "pieces.hpp"
 #include "pretoken_batch.hpp"
 #include "second_level.hpp"
+#include "whole_tokens.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -22,24 +22,26 @@ namespace bpeflow {
 
 class TwoLevels {
   public:
-    using Bytes = const std::uint8_t *;
-
-    TwoLevels(const SecondLevel &second, Lookup &lookup) : second_(second), lookup_(lookup), merging_(second.pairs()) {}
+    TwoLevels(const SecondLevel &second, Pieces &pieces, Lookup &lookup)
+        : second_(second), lookup_(lookup), merging_(second.pairs()), pieces_(pieces) {}
 
     // Write the ids of a batch of pre-tokens.
     template <typename Ids> void add(const PretokenBatch &tokens, Ids &ids) {
-        pieces_ = tokens_ = pending_ = 0;
+        const auto encode_pieces = [&](const PretokenBatch &pieces) { encode(pieces, ids); };
+        pieces_.clear();
+        tokens_ = pending_ = 0;
         for (std::size_t i = 0; i < tokens.count; i++) {
-            const Bytes start = tokens.text + tokens.starts[i], end = tokens.text + tokens.ends[i];
-            const std::uint32_t whole = second_.find_whole(start, static_cast<std::size_t>(end - start));
+            const std::uint32_t start = tokens.starts[i], end = tokens.ends[i];
+            const std::uint32_t whole = second_.whole_tokens().find(tokens.text + start, end - start);
             if (whole == WholeTokens::NONE) {
-                cut(start, end, ids);
+                pieces_.add(tokens.text, start, end, encode_pieces);
+                ends_[tokens_++] = static_cast<std::uint32_t>(pieces_.count());
             } else {
-                encode_pieces(ids);
+                pieces_.finish(tokens.text, encode_pieces);
                 ids.put(&whole, 1);
             }
         }
-        encode_pieces(ids);
+        pieces_.finish(tokens.text, encode_pieces);
     }
 
     // Release the memory that a very long pre-token took.
@@ -50,12 +52,8 @@ class TwoLevels {
     }
 
   private:
-    // Bytes that are cut before their pieces are looked up. With fewer, few pieces are looked up together.
-    static constexpr std::size_t window = 4096;
-    static constexpr std::size_t longest = UINT32_MAX / 2; // of a piece and a window, in bytes: offsets have 31 bits
-    static constexpr std::size_t beyond = 32;              // elements of arrays that the kernels and writers may touch
-    static constexpr std::size_t kept_memory = std::size_t{1} << 20;
-    static_assert(window < PretokenBatch::MOST);
+    static constexpr std::size_t beyond = 32; // elements of arrays that the writers may touch
+    static constexpr std::size_t least_room = 8192, kept_memory = std::size_t{1} << 20;
 
     // Where the units of pieces are written, and the number of units up to the end of each piece.
     struct UnitWriter {
@@ -104,56 +102,20 @@ class TwoLevels {
         }
     };
 
-    // Cut a pre-token into pieces, after those of the pre-tokens before it.
-    template <typename Ids> void cut(Bytes start, Bytes end, Ids &ids) {
-        if (pieces_ > 0 && (room_ == 0 || start != base_ + starts_[pieces_])) encode_pieces(ids);
-        if (pieces_ == 0) {
-            base_ = start;
-            starts_[0] = 0;
-            room_ = window;
-        }
-        room_--;
-        for (Bytes at = start + 1;;) {
-            const Bytes stop = at + std::min(room_, static_cast<std::size_t>(end - at));
-            find_pieces(at, stop);
-            room_ -= static_cast<std::size_t>(stop - at);
-            at = stop;
-            if (at == end) break;
-            encode_pieces(ids);
-            room_ = window;
-            if (static_cast<std::size_t>(at - base_) > longest - window) throw Failure{BPEFLOW_TOO_LARGE};
-        }
-        starts_[++pieces_] = static_cast<std::uint32_t>(end - base_);
-        ends_[tokens_++] = static_cast<std::uint32_t>(pieces_);
-    }
-
-    // Start a piece at each cut in a stretch of a pre-token, without branches, which could not be predicted.
-    void find_pieces(Bytes at, Bytes stop) {
-        const std::uint8_t *const cuts = second_.cuts();
-        std::uint32_t *next = starts_ + pieces_ + 1;
-        for (; at < stop; at++) {
-            *next = static_cast<std::uint32_t>(at - base_);
-            next += cuts[std::size_t{at[-1]} << 8 | *at];
-        }
-        pieces_ = static_cast<std::size_t>(next - starts_) - 1;
-    }
-
-    // Write the ids of the pieces, all of which are complete. If the last pre-token is not, its last units wait, as more may
-    // be joined to them.
-    template <typename Ids> void encode_pieces(Ids &ids) {
-        if (pieces_ == 0) return;
-        look_up();
+    // Write the ids of complete pieces. If the last pre-token is not, its last units wait, as more may be joined to them.
+    template <typename Ids> void encode(const PretokenBatch &pieces, Ids &ids) {
+        look_up(pieces);
         join(ids);
-        base_ += starts_[pieces_];
-        pieces_ = tokens_ = starts_[0] = 0;
+        tokens_ = 0;
     }
 
-    // Append the units of the pieces. Make `ends_` numbers of units.
-    void look_up() {
-        const std::size_t room = pending_ + starts_[pieces_] + beyond;
-        if (units_.size() < room) units_.resize(std::max(room, 2 * window));
+    // Append the units of pieces. Make `ends_` numbers of units.
+    void look_up(const PretokenBatch &pieces) {
+        std::size_t room = pending_ + beyond;
+        for (std::size_t i = 0; i < pieces.count; i++) room += pieces.ends[i] - pieces.starts[i];
+        if (units_.size() < room) units_.resize(std::max(room, least_room));
         UnitWriter units{units_.data(), piece_ends_, pending_};
-        lookup_.add({base_, starts_, starts_ + 1, pieces_}, units);
+        lookup_.add(pieces, units);
         for (std::size_t i = 0; i < tokens_; i++) ends_[i] = piece_ends_[ends_[i] - 1];
         known_ = units.written;
         if (known_ >= UINT32_MAX) throw Failure{BPEFLOW_TOO_LARGE};
@@ -192,14 +154,12 @@ class TwoLevels {
     const SecondLevel &second_;
     Lookup &lookup_;
     Merging merging_;
-    Bytes base_ = nullptr;                      // the start of the first piece
-    std::size_t room_ = 0;                      // bytes that are left of the window
-    std::uint32_t starts_[window + beyond];     // of pieces, as offsets from `base_`, and the end of the last one
-    std::uint32_t piece_ends_[window + beyond]; // in units
-    std::uint32_t ends_[window];                // of the pre-tokens that are complete, in pieces, then in units
-    std::vector<std::uint32_t> units_;          // `known_` are in use, of which `pending_` were there before
+    Pieces &pieces_;
+    std::uint32_t piece_ends_[PretokenBatch::MOST + beyond]; // in units
+    std::uint32_t ends_[PretokenBatch::MOST]; // of the pre-tokens that are complete, in pieces, then in units
+    std::vector<std::uint32_t> units_;        // `known_` are in use, of which `pending_` were there before
     std::vector<std::uint32_t> run_starts_, run_lasts_;
-    std::size_t pieces_ = 0, tokens_ = 0, pending_ = 0, known_ = 0;
+    std::size_t tokens_ = 0, pending_ = 0, known_ = 0;
 };
 
 } // namespace bpeflow

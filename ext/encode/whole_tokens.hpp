@@ -34,6 +34,13 @@ class WholeTokens {
     // Return the token with these bytes, the lowest of several, or NONE.
     std::uint32_t find(const CacheKey &key) const { return filter_.may_have(key.hash) ? tokens_.find(key) : NONE; }
 
+    std::uint32_t find(const std::uint8_t *bytes, std::size_t length) const {
+        if (empty()) return NONE;
+        CacheKey key;
+        key.set(bytes, length, length);
+        return find(key);
+    }
+
   private:
     std::uint32_t count_;
     Filter filter_; // before the table, which fills it
