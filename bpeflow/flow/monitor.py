@@ -22,9 +22,6 @@ _log = logging.getLogger(__name__)
 #: Workers of a stall that are described one by one: a stage may have hundreds.
 _MAX_DESCRIBED = 8
 
-#: Seconds without progress after which a process that is stopped is a stall. A slow one on a busy machine is not.
-_STOPPED_PATIENCE = 10.0
-
 #: Seconds: the unit in which the system counts CPU time, so a rate over a shorter time means nothing.
 _TICK = 0.01
 
@@ -200,10 +197,7 @@ def _sample_until(monitor: ref[Monitor], ended: SimpleQueue[object], interval: f
 
 
 def stall_watch(pipeline: Pipeline, patience: float = 60.0) -> Monitor:
-    """Return a monitor that only logs a warning when there has been no progress for `patience` seconds, and its end.
-
-    A worker whose process is stopped is named within 15 seconds.
-    """
+    """Return a monitor that only logs a warning when there has been no progress for `patience` seconds, and its end."""
     stalled = False
 
     def log(_: MonitorSample) -> None:
@@ -235,20 +229,13 @@ def find_stall(snapshot: Snapshot, patience: float) -> str:
     """Describe the workers that have been at one item for `patience` seconds; if all have waited for so long, all.
 
     For example `no progress for 73 s: counter 2 working (pid 4711, disk-sleep)`; nothing if there are none. They may be
-    slow or stuck forever. The states of their processes give a clue: a stopped process is a certain one.
+    slow or stuck forever. The states of their processes give a clue.
     """
-
-    def unchanged_for(seconds: float) -> list[tuple[str, int, Meter]]:
-        return [worker for worker in running if snapshot.time - worker[-1].since >= seconds * 1e9]
-
     running = snapshot.running()
-    still = unchanged_for(patience)
+    still = [worker for worker in running if snapshot.time - worker[-1].since >= patience * 1e9]
     stalled = [worker for worker in still if worker[-1].activity <= Activity.WORKING]
     if len(still) == len(running):
         stalled = stalled or still
-    if not stalled:
-        suspects = unchanged_for(min(patience, _STOPPED_PATIENCE))
-        stalled = [worker for worker in suspects if _status(worker[-1].pid) == "stopped"]
     if not stalled:
         return ""
     described = [_describe(*worker) for worker in stalled[:_MAX_DESCRIBED]]

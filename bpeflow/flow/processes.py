@@ -59,7 +59,6 @@ from typing import Any, NoReturn
 from .errors import KILLED, FlowError, WorkerDiedError, WorkerTracebackError, cannot_start, worker_died
 from .pipes import Channel
 from .shared import (
-    Credits,
     Descriptor,
     Meters,
     anonymous_file,
@@ -92,8 +91,8 @@ class Plan:
     temporary: Sequence[str | os.PathLike[str]]
     events: Descriptor  # the pipe to the main process
     alive: Descriptor  # a pipe that reaches its end when the main process has died
-    failure: Descriptor = field(default_factory=anonymous_file)  # for the first failure
-    failure_lock: Credits = field(default_factory=partial(Credits, 1))  # taken by the worker that reports it
+    # For failures, of which the first counts. Each is written at once, and so after the one before.
+    failure: Descriptor = field(default_factory=anonymous_file)
 
 
 class ProcessRun:
@@ -326,7 +325,6 @@ def _work(plan: Plan, index: int) -> NoReturn:
     except SystemExit as error:
         status = error.code if isinstance(error.code, int) else int(error.code is not None)
     except BaseException as error:  # of any kind: it goes to the caller
-        plan.failure_lock.take()
         try:
             write_all(plan.failure, pack_failure(plan.names[step], number, error))
         except OSError:  # a file size limit

@@ -28,18 +28,15 @@ class NativeCutter:
         normalizer = pretokenizer.normalizer
         self._flags = _NORMALIZED * bool(normalizer) + _LOWERCASED * normalizer.lowers
 
-    def find_cut(self, window: Utf8, start: int) -> int | None:
-        """Return the first position ``>= start`` at which a document that contains `window` may be cut.
+    def find_cut(self, window: Utf8, start: int, *, last: bool = False) -> int | None:
+        """Return the first (or last) position ``>= start`` at which a document that contains `window` may be cut.
 
         Whether a position is a cut depends on the `LOOK_BEHIND` bytes before it, which must be in the window unless the
         document begins there, and on the `LOOK_AHEAD` bytes from it on. If fewer than those are left in the window, a
         cut may be missed. The result is never 0 or ``len(window)``. It is None if there is no such position.
         """
-        return self._find_cut(self._pattern, address(window), len(window), start, self._flags) or None
-
-    def find_last_cut(self, window: Utf8) -> int | None:
-        """Return the last position at which a document that contains `window` may be cut. Otherwise like `find_cut`."""
-        return self._find_cut(self._pattern, address(window), len(window), 0, self._flags | _LAST_CUT) or None
+        flags = self._flags | _LAST_CUT * last
+        return self._find_cut(self._pattern, address(window), len(window), start, flags) or None
 
 
 class PythonCutter:
@@ -52,13 +49,10 @@ class PythonCutter:
         self._normalizer = pretokenizer.normalizer
         self._is_safe = lru_cache(maxsize=1 << 14)(self._is_safe_pair)
 
-    def find_cut(self, window: Utf8, start: int) -> int | None:
-        """Return the first cut from a position on."""
-        return next(filter(partial(self._is_cut, window), range(max(start, 1), len(window))), None)
-
-    def find_last_cut(self, window: Utf8) -> int | None:
-        """Return the last cut."""
-        return next(filter(partial(self._is_cut, window), range(len(window) - 1, 0, -1)), None)
+    def find_cut(self, window: Utf8, start: int, *, last: bool = False) -> int | None:
+        """Return the first (or last) cut from a position on."""
+        positions = range(max(start, 1), len(window))
+        return next(filter(partial(self._is_cut, window), reversed(positions) if last else positions), None)
 
     def _is_cut(self, window: Utf8, position: int) -> bool:
         before = bytes(window[max(position - LOOK_BEHIND, 0) : position]).decode(errors="surrogateescape")

@@ -90,12 +90,12 @@ def new_compiled_pattern(library: str, pattern: CompiledPattern, unmatched: Unma
 
 
 def _native_step(step: CompiledStep) -> Step:
-    columns = step.classes + 1
     return Step(
-        step.first, step.range_class, step.next, step.moves, step.flags, step.info, step.cuts,
-        len(step.range_class), step.classes, len(step.next) // (2 * columns), len(step.info), step.gap_start,
-        step.has_gaps,
-    )  # fmt: skip
+        **vars(step),
+        ranges=len(step.range_class),
+        states=len(step.next) // (2 * (step.classes + 1)),
+        configs=len(step.info),
+    )
 
 
 # ---- what this process knows

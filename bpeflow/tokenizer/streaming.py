@@ -78,7 +78,7 @@ class TextCutter:
             start = found.end
             if start > undecided:
                 undecided = literals.begins_at_end(data, start)
-        cut = self._cutter and self._cutter.find_last_cut(data[start:undecided])
+        cut = self._cutter and self._cutter.find_cut(data[start:undecided], 0, last=True)
         return start + (cut or 0)
 
 

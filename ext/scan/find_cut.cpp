@@ -4,6 +4,7 @@
 #include "automaton.hpp"
 #include "bpeflow.h"
 #include "characters.hpp"
+#include "kernels.hpp"
 #include "pattern.hpp"
 
 #include <algorithm>
@@ -25,14 +26,9 @@ struct Text {
 Decoded decode_checked(Bytes position, Bytes end) {
     const std::uint8_t lead = *position;
     if (lead < 0x80) return {lead, 1};
-    constexpr Decoded invalid = {0, 0};
-    if (lead < 0xC2 || lead > 0xF4) return invalid;
     const std::ptrdiff_t size = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-    if (end - position < size || !std::all_of(position + 1, position + size, is_continuation)) return invalid;
-    const Decoded decoded = decode(position);
-    const bool too_long = decoded.code_point < (size == 2 ? 0x80u : size == 3 ? 0x800u : 0x10000u);
-    const bool surrogate = decoded.code_point >= 0xD800 && decoded.code_point < 0xE000;
-    return too_long || surrogate || decoded.code_point >= CODE_POINTS ? invalid : decoded;
+    if (end - position < size || !KERNELS_SCALAR.is_utf8(position, position + size)) return {0, 0};
+    return decode(position);
 }
 
 bool is_letter(std::uint32_t ascii) {

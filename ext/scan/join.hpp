@@ -18,7 +18,8 @@ namespace bpeflow {
 // piece that begins there. So the boundaries are those of the second step in the pieces of the first.
 //
 // The first step must know each boundary when it reads the character after it, neither may leave gaps, and the second
-// must not match again. Then nothing but the transducer is run: the automaton, of which there is none, is not needed.
+// must not match again. Then nothing but the transducer is run: the automaton, of which there is none, is not needed. That
+// holds for StarCoder's digits and GPT-2, which take 30-70 % more time to count as two steps.
 class Join {
   public:
     // Return the joined step, if there is one.

@@ -1,10 +1,9 @@
 // The kernels without vector instructions, for any processor.
 
 #include "hash.hpp"
+#include "kernel_templates.hpp"
 #include "kernels.hpp"
-#include "unicode_tables.hpp"
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -12,45 +11,21 @@
 namespace bpeflow {
 namespace {
 
-// Return a word whose byte k is 1 if `byte` belongs to the k-th mask of Masks. The words of eight bytes, each shifted
-// by its index, combine into one word whose byte k is eight bits of the k-th mask.
-constexpr std::uint64_t spread(unsigned byte) {
-    const bool is[8] = {
-        byte < 0x80 && (unicode::CLASSES[0][byte] & unicode::LETTER) != 0,
-        byte < 0x80 && (unicode::CLASSES[0][byte] & unicode::NUMBER) != 0,
-        byte < 0x80 && (unicode::CLASSES[0][byte] & unicode::SPACE) != 0,
-        byte == ' ',
-        byte == '\n' || byte == '\r',
-        byte == '\'',
-        byte >= 'A' && byte <= 'Z',
-        byte >= 0x80,
-    };
-    std::uint64_t word = 0;
-    for (unsigned k = 0; k < 8; k++) word |= std::uint64_t{is[k]} << (8 * k);
-    return word;
-}
+// Compilers make what the processor has of it.
+struct Portable {
+    using Bytes = std::uint8_t __attribute__((vector_size(16)));
 
-constexpr std::array<std::uint64_t, 256> make_table() {
-    std::array<std::uint64_t, 256> table{};
-    for (unsigned byte = 0; byte < 256; byte++) table[byte] = spread(byte);
-    return table;
-}
-
-constexpr std::array<std::uint64_t, 256> SPREAD = make_table();
-
-void classify(const std::uint8_t *text, std::size_t blocks, Masks *masks) {
-    for (std::size_t i = 0; i < blocks; i++) {
-        std::uint64_t mask[8] = {}, lead = 0;
+    static std::uint64_t top_bits(const Bytes (&block)[4]) {
+        const auto *const bytes = reinterpret_cast<const std::uint8_t *>(block);
+        std::uint64_t mask = 0;
         for (unsigned eight = 0; eight < BLOCK; eight += 8) {
-            std::uint64_t word = 0;
-            for (unsigned j = 0; j < 8; j++) word |= SPREAD[text[BLOCK * i + eight + j]] << j;
-            for (unsigned k = 0; k < 8; k++) mask[k] |= (word >> (8 * k) & 0xFF) << eight;
+            const std::uint64_t bits = load_word(bytes + eight) >> 7 & 0x0101010101010101u;
+            mask |= (bits * 0x0102040810204080u >> 56) << eight; // the product moves bit 8 * i to bit 56 + i
         }
-        if (mask[7] != 0)
-            for (unsigned j = 0; j < BLOCK; j++) lead |= std::uint64_t{text[BLOCK * i + j] >= 0xC0} << j;
-        masks[i] = {mask[0], mask[1], mask[2], mask[3], mask[4], mask[5], mask[6], mask[7], lead};
+        return mask;
     }
-}
+    static Bytes minus(Bytes bytes, std::uint8_t byte) { return Bytes(bytes > byte) & (bytes - byte); }
+};
 
 // Return the size of the character at `position`, 0 if it is invalid. The Unicode Standard, table 3-7, is the
 // definition: nothing overlong, no surrogates, nothing above U+10FFFF.
@@ -122,6 +97,7 @@ std::size_t find_scalar(const KeyTable &table, const std::uint8_t *text, const s
     return missed;
 }
 
-const Kernels KERNELS_SCALAR = {"scalar", classify, is_utf8, positions_scalar, find_scalar, nullptr, nullptr};
+const Kernels KERNELS_SCALAR = {
+    "scalar", classify_with<BlockOf<Portable>>, is_utf8, positions_scalar, find_scalar, nullptr, nullptr};
 
 } // namespace bpeflow

@@ -1,4 +1,7 @@
 // The differences between the named patterns that token_starts.hpp knows.
+//
+// As compiled patterns alone, they take more time: gpt2 up to 10 % for counting and 29 % for encoding known text with AVX-512
+// VBMI, and 14-29 % for counting with AVX2; o200k 4-30 % and 14-16 % with VBMI.
 #pragma once
 
 namespace bpeflow {
