@@ -240,9 +240,9 @@ def _read_regex(pattern: Part) -> str:
     """Return the regular expression of a `Split`, made from its string if it has none."""
     texts = pattern.value if isinstance(pattern.value, dict) else {}
     text = texts.get("Regex") or texts.get("String")
-    if len(texts) != 1 or not text or not is_text(text):
+    if len(texts) != 1 or not is_text(text):
         raise pattern.refusal("bpeflow splits with a regular expression")
-    regex = str(text) if "Regex" in texts else re.escape(text)
+    regex = text if "Regex" in texts else re.escape(text)
     return f"(?:{regex})" if _WORD.fullmatch(regex) else regex
 
 

@@ -130,24 +130,51 @@ def load_pair(
 ) -> TokenizerSpec:
     """Read a vocabulary, its merges, and the ``bpeflow.json`` beside the vocabulary, if there is one, like `load`."""
     folder = vocab_path.parent
-    path = folder / TOKENIZER_FILE
-    if not path.is_file():
-        from bpeflow.formats.published import find_merges  # only for files without a description of their own
+    if (folder / TOKENIZER_FILE).is_file():
+        return _load_described(read_json(folder / TOKENIZER_FILE), vocab_path, merges_path)
+    from bpeflow.formats.published import find_merges  # only for files without a description of their own
 
-        vocab = load_files(vocab_path, merges_path)
-        if found := find_merges(vocab, folder):
-            specials = {} if vocab.special_tokens else found.special_tokens
-            return TokenizerSpec(add_special_tokens(vocab, specials), found.pattern, normalizer=found.normalizer)
-        if pattern is None and known is None:
-            log.warning(
-                "%s: no %s here, so text is split by GPT-2's pattern, which may not be the one of these merges: copy "
-                "the file, too, or give the pattern: pattern='gpt2', or another one",
-                *(folder, TOKENIZER_FILE),
-            )
-        return TokenizerSpec(vocab, known.pattern if known else pattern or "gpt2")
-    content = _read_tokenizer_file(path)
-    specials, counts = content["special_tokens"], content.get("merge_counts")
-    vocab = load_files(vocab_path, merges_path, specials)
+    vocab = load_files(vocab_path, merges_path)
+    if found := find_merges(vocab, folder):
+        specials = {} if vocab.special_tokens else found.special_tokens
+        return TokenizerSpec(add_special_tokens(vocab, specials), found.pattern, normalizer=found.normalizer)
+    if pattern is None and known is None:
+        log.warning(
+            "%s: no %s here, so text is split by GPT-2's pattern, which may not be the one of these merges: copy "
+            "the file, too, or give the pattern: pattern='gpt2', or another one",
+            *(folder, TOKENIZER_FILE),
+        )
+    return TokenizerSpec(vocab, known.pattern if known else pattern or "gpt2")
+
+
+def _load_described(file: Part, vocab_path: Path, merges_path: Path) -> TokenizerSpec:
+    """Read a vocabulary and its merges, given the content of the ``bpeflow.json`` beside them."""
+    path, content = file.path, file.value
+    if content.get("format") != _VERSION:
+        raise FormatError(
+            f"{path}: format {content.get('format')!r}, but this version of bpeflow reads format {_VERSION}; the file "
+            "may have been written by a newer version"
+        )
+    file.check_keys(_KEYS)
+    given = content.get("pattern")
+    steps = tuple(given) if isinstance(given, list) else (given,)
+    if not all(map(is_text, steps)):
+        raise file["pattern"].need("a string in UTF-8, or a list of strings")
+    pattern = check_pattern(steps if isinstance(given, list) else str(given), path)
+    # Version 0.1.0 dropped unmatched text without saying so.
+    unmatched = content.get("unmatched", "isolate" if pattern in NAMED_PATTERNS else "drop")
+    if unmatched not in get_args(UnmatchedPolicy):
+        raise file["unmatched"].need(f"one of {', '.join(get_args(UnmatchedPolicy))}")
+    counts = content.get("merge_counts", [])
+    are_counts = isinstance(counts, list) and {*map(type, counts)} <= {int, type(None)}
+    if not are_counts or min(filter(None, counts), default=0) < 0:
+        raise file["merge_counts"].need("a list of counts, with null where one is unknown")
+    try:
+        normalizer = load_normalizer(content.get("normalizer", ())).names
+    except ConfigError as error:
+        raise FormatError(f"{path}: {error}") from None
+    whole_tokens = file["whole_tokens"].flag()
+    vocab = load_files(vocab_path, merges_path, check_special_tokens(file["special_tokens"]))
     if (merges := content.get("merges", vocab.merge_count)) != vocab.merge_count:
         raise FormatError(
             f"{merges_path}: {vocab.merge_count} merges, but {path.name} says {merges}; one of the files is damaged or "
@@ -155,10 +182,8 @@ def load_pair(
         )
     if counts and len(counts) != vocab.merge_count:
         raise FormatError(f"{path}: {len(counts)} merge_counts, but there are {vocab.merge_count} merges")
-    vocab = vocab.annotated(merge_counts=tuple(counts) if counts else None)
-    return TokenizerSpec(
-        vocab, content["pattern"], content["whole_tokens"], content["unmatched"], content["normalizer"]
-    )
+    vocab = vocab.annotated(merge_counts=tuple(counts) or None)
+    return TokenizerSpec(vocab, pattern, whole_tokens, unmatched, normalizer)
 
 
 # ---- GPT-2's two files ----
@@ -176,7 +201,7 @@ def load_files(vocab_path: Path, merges_path: Path, special_tokens: dict[str, in
     Raises:
         FormatError: a file is damaged, or the files do not belong together. The message has the file and the position.
     """
-    ids = check_ids(Part(vocab_path, read_json(vocab_path)))
+    ids = check_ids(read_json(vocab_path))
     merges, first = _read_merges(merges_path)
     for form in _UTF8_BYTES:
         if form not in ids:
@@ -200,38 +225,3 @@ def _read_merges(path: Path) -> tuple[list[str], int]:
         lines.pop()
     first = 1 + "".join(lines[:1]).startswith("#version")
     return lines[first - 1 :], first
-
-
-# ---- bpeflow.json ----
-
-
-def _read_tokenizer_file(path: Path) -> dict[str, Any]:
-    file = Part(path, read_json(path))
-    content: dict[str, Any] = file.value
-    if content.get("format") != _VERSION:
-        raise FormatError(
-            f"{path}: format {content.get('format')!r}, but this version of bpeflow reads format {_VERSION}; the file "
-            "may have been written by a newer version"
-        )
-    if unknown := content.keys() - _KEYS:
-        raise FormatError(f"{path}: unknown key {min(unknown)!r}; known keys are {', '.join(_KEYS)}")
-    pattern = content.get("pattern")
-    steps = tuple(pattern) if isinstance(pattern, list) else (pattern,)
-    if not all(map(is_text, steps)):
-        raise file["pattern"].need("a string in UTF-8, or a list of strings")
-    content["pattern"] = check_pattern(steps if isinstance(pattern, list) else str(pattern), path)
-    content["whole_tokens"] = file["whole_tokens"].flag()
-    check_special_tokens(file["special_tokens"])
-    # Version 0.1.0 dropped unmatched text without saying so.
-    unmatched = content.setdefault("unmatched", "isolate" if pattern in [*NAMED_PATTERNS] else "drop")
-    if unmatched not in get_args(UnmatchedPolicy):
-        raise file["unmatched"].need(f"one of {', '.join(get_args(UnmatchedPolicy))}")
-    counts = content.get("merge_counts", [])
-    are_counts = isinstance(counts, list) and {*map(type, counts)} <= {int, type(None)}
-    if not are_counts or min(filter(None, counts), default=0) < 0:
-        raise file["merge_counts"].need("a list of counts, with null where one is unknown")
-    try:
-        content["normalizer"] = load_normalizer(content.get("normalizer", ())).names
-    except ConfigError as error:
-        raise FormatError(f"{path}: {error}") from None
-    return content

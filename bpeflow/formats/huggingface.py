@@ -57,12 +57,11 @@ def load(path: Path) -> TokenizerSpec:
             does not support (another normalizer or pre-tokenizer, options that affect merging). The message has the
             file and the position.
     """
-    return from_json(path, read_json(path))
+    return from_json(read_json(path))
 
 
-def from_json(path: Path, content: dict[str, Any]) -> TokenizerSpec:
-    """Return the tokenizer in the content of a ``tokenizer.json``. Raises as `load` does; `path` is for messages."""
-    file = Part(path, content)
+def from_json(file: Part) -> TokenizerSpec:
+    """Return the tokenizer in the content of a ``tokenizer.json``. Raises as `load` does."""
     model = _model(file)
     pattern, unmatched = read_pre_tokenizer(file["pre_tokenizer"])
     normalizer = read_normalizer(file["normalizer"])
@@ -73,7 +72,7 @@ def from_json(path: Path, content: dict[str, Any]) -> TokenizerSpec:
     vocab = _read_vocab(model, specials)
     whole_tokens = model["ignore_merges"].flag()
     if whole_tokens:
-        _check_whole_tokens(vocab, specials.keys() & model["vocab"].value.keys(), path)
+        _check_whole_tokens(vocab, specials.keys() & model["vocab"].value.keys(), file.path)
     _warn_of_ignored_parts(file)
     return TokenizerSpec(vocab, pattern, whole_tokens, unmatched, normalizer)
 
@@ -217,7 +216,7 @@ def _read_added_tokens(part: Part, normalizer: Sequence[NormalizerName]) -> dict
         raise part.need("a list")
     for token in part.entries():
         text, token_id = token["content"].value, token["id"].value
-        if not is_text(text) or not text or type(token_id) is not int:
+        if not is_text(text) or type(token_id) is not int:
             raise token.need("an object with content and id")
         if token["lstrip"].flag():
             log.warning(

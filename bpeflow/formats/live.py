@@ -60,8 +60,7 @@ def from_object(tokenizer: object) -> TokenizerSpec:
             f"cannot load a tokenizer from {type(tokenizer).__name__}: need a path, or a tokenizer of tiktoken, "
             "HuggingFace tokenizers, or transformers (a fast one)"
         )
-    path = Path(_TOKENIZER)
-    return huggingface.from_json(path, read_json(path, backend.to_str()))
+    return huggingface.from_json(read_json(Path(_TOKENIZER), backend.to_str()))
 
 
 def _library(name: str) -> Any:

@@ -16,7 +16,7 @@ from pathlib import Path
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, unknown_name
 from bpeflow.errors import ConfigError
 from bpeflow.formats.printable import merge_lines
-from bpeflow.formats.untrusted import Part, is_text, read_json
+from bpeflow.formats.untrusted import is_text, read_json
 from bpeflow.pretokenize.patterns import KIMI
 from bpeflow.vocab import Vocab
 
@@ -178,13 +178,13 @@ def find_name(name: str, folder: Path) -> Description:
 
 def _read_config(path: Path) -> dict[int, str]:
     """Return the special tokens of a ``tokenizer_config.json``, by id."""
-    part = Part(path, read_json(path))["added_tokens_decoder"]
+    part = read_json(path)["added_tokens_decoder"]
     if not isinstance(part.value, dict | None):
         raise part.need("an object of id: token")
     texts: dict[int, str] = {}
     for key in part.value or ():
         text = part[key]["content"].value
-        if not key.isdecimal() or len(key) > 10 or not text or not is_text(text) or text in texts.values():
+        if not key.isdecimal() or len(key) > 10 or not is_text(text) or text in texts.values():
             raise part.need("an object of id: token, each with a content of its own")
         texts[int(key)] = text
     return texts

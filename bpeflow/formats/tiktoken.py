@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from bpeflow._util.atomic import atomic_path, temporary_path, write_text
 from bpeflow._util.packed import PackedBytes
-from bpeflow._util.text import Pattern, short_repr
+from bpeflow._util.text import Pattern
 from bpeflow.errors import FormatError
 from bpeflow.formats.dialects import (
     keep_unmatched,
@@ -86,7 +86,7 @@ def load(path: Path, pattern: Pattern | None = None, known: Description | None =
             *(path, found.pattern, known.pattern),
         )
     sidecar = sidecar_path(path)
-    arguments = known or (_describe(Part(sidecar, read_json(sidecar))) if sidecar.exists() else found)
+    arguments = known or (_describe(read_json(sidecar)) if sidecar.exists() else found)
     if arguments is None:
         if pattern is None:
             raise FormatError(
@@ -215,11 +215,9 @@ def _check_ids(vocab: Vocab, ordinary: PackedBytes, path: Path) -> None:
 
 
 def _describe(arguments: Part) -> Description:
-    for key in arguments.value:
-        if key not in _ENCODING_ARGUMENTS:
-            raise arguments.error(f"unknown key {short_repr(key)}; known keys are {', '.join(_ENCODING_ARGUMENTS)}")
+    arguments.check_keys(_ENCODING_ARGUMENTS)
     regex = arguments["pat_str"].value
-    if not regex or not is_text(regex):
+    if not is_text(regex):
         raise arguments["pat_str"].need("a regular expression")
     specials = check_special_tokens(arguments["special_tokens"]) if "special_tokens" in arguments.value else {}
     if (known := regex_to_pattern(regex)) in NAMED_PATTERNS:

@@ -61,7 +61,7 @@ def options_of(folder: Path, special_tokens: Collection[str]) -> dict[str, Any]:
     """
     content: dict[str, Any] = {}
     with suppress(FormatError):
-        content = read_json(folder / CONFIG_FILE)
+        content = read_json(folder / CONFIG_FILE).value
     with suppress(FormatError):
         content["chat_template"] = read_text(folder / _TEMPLATE_FILE)
     options = {}

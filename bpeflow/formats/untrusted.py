@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +52,7 @@ def read_text(path: Path) -> str:
         raise FormatError(f"{path}: {UNSUPPORTED.get(path.suffix, f'not UTF-8: {error}')}") from error
 
 
-def read_json(path: Path, text: str | None = None) -> dict[str, Any]:
+def read_json(path: Path, text: str | None = None) -> Part:
     """Read a JSON object from a file, or from `text`. Raises `FormatError` for other content and for duplicate keys."""
 
     def to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def read_json(path: Path, text: str | None = None) -> dict[str, Any]:
         raise FormatError(f"{path}: not JSON: {error}") from error
     if not isinstance(content, dict):
         raise FormatError(f"{path}: need one JSON object, found {short_repr(content)}")
-    return content
+    return Part(path, content)
 
 
 @dataclass
@@ -116,6 +116,12 @@ class Part:
         if not isinstance(self.value, bool):
             raise self.need("true or false")
         return self.value
+
+    def check_keys(self, known: Collection[str]) -> None:
+        """Raise `FormatError` if an object has other keys."""
+        for key in self.value:
+            if key not in known:
+                raise self.error(f"unknown key {short_repr(key)}; known keys are {', '.join(known)}")
 
     def error(self, problem: str) -> FormatError:
         """Return an error that names the place."""
@@ -207,16 +213,16 @@ def check_bytes(path: Path, tokens: Iterable[bytes]) -> None:
 def check_special_tokens(part: Part) -> dict[str, int]:
     """Return a mapping of texts to distinct ids. Raises `FormatError` for any other value."""
     value = part.value
-    if not isinstance(value, dict) or not all(type(i) is int and t and is_text(t) for t, i in value.items()):
+    if not isinstance(value, dict) or not all(type(i) is int and is_text(t) for t, i in value.items()):
         raise part.need("an object of text: id")
     if len(set(value.values())) != len(value):
         raise part.error("two tokens have the same id")
     return value
 
 
-def is_text(value: object) -> bool:
-    """Return whether `value` is a string that can be encoded as UTF-8. JSON can also contain lone surrogates."""
-    if not isinstance(value, str):
+def is_text(value: object) -> TypeGuard[str]:
+    """Return whether a value is text that can be encoded as UTF-8, and not empty. JSON can have lone surrogates."""
+    if not isinstance(value, str) or not value:
         return False
     try:
         value.encode()
