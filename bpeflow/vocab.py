@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -228,15 +227,12 @@ class Vocab(Mapping[int, bytes]):
         Raises:
             FormatError: a part or the result of a merge has no id. The message has the merge's rank and bytes.
         """
-        left, right = [left for left, _ in self.merges], [right for _, right in self.merges]
-        id_of = self._ids.__getitem__
-        merge_ids = np.empty((len(left), 3), np.uint32)
+        parts = chain.from_iterable((left, right, left + right) for left, right in self.merges)
         try:
-            for column, tokens in enumerate((left, right, map(operator.add, left, right))):
-                merge_ids[:, column] = np.fromiter(map(id_of, tokens), np.uint32, len(left))
-        except KeyError:
-            raise self._unfit_merge() from None
-        return _read_only(merge_ids)
+            ids = np.fromiter(map(self._ids.__getitem__, parts), np.uint32)
+        except KeyError as error:
+            raise self._unfit_merge(error.args[0]) from None
+        return _read_only(ids.reshape(-1, 3))
 
     @property
     def merge_count(self) -> int:
@@ -347,11 +343,10 @@ class Vocab(Mapping[int, bytes]):
         """Whether a merge has the id of a special token, which may have other bytes than the merge."""
         return bool(np.isin(self.merge_ids, [*self.special_tokens.values()]).any())
 
-    def _unfit_merge(self) -> FormatError:
-        rank, (left, right) = next(
-            (r, m) for r, m in enumerate(self.merges) if not {*m, m[0] + m[1]} <= self._ids.keys()
-        )
-        missing = next(part for part in (left, right, left + right) if part not in self._ids)
+    def _unfit_merge(self, missing: bytes) -> FormatError:
+        """Return the error for the first merge with a part or a result that has no id."""
+        ranked = enumerate(self.merges)
+        rank, left, right = next((rank, *merge) for rank, merge in ranked if missing in (*merge, b"".join(merge)))
         return FormatError(
             f"merge {rank}, {left!r} + {right!r}, does not fit the vocabulary, which has no token {missing!r}; "
             "do the merges and the vocabulary belong to the same tokenizer?"

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from bpeflow._util.text import as_path, unknown_name
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, TokenizerNotFoundError
 from bpeflow.formats import gpt2
@@ -143,7 +145,7 @@ def load(
     if description is not None:
         vocab = add_special_tokens(vocab, description.special_tokens)
         spec = replace(spec, normalizer=description.normalizer)
-        if (unused := vocab.tokens.count(b"")) > _UNUSED_IDS:
+        if (unused := len(vocab) - np.count_nonzero(vocab.packed_tokens.lengths)) > _UNUSED_IDS:
             log.warning("%s: as %s, %s ids have no token, so it may be another tokenizer", file, known, f"{unused:,}")
         chosen = description.pattern if chosen is None else chosen
     if normalizer != "auto":

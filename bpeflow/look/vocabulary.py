@@ -148,7 +148,7 @@ def inspect_vocab(tokenizer: Tokenizer, longest: int = 10) -> VocabFigures:
     unproved[[*reached_ids(tokenizer), *(token.id for token in never)]] = False
     return VocabFigures(
         ids=len(vocab),
-        unused_ids=int(np.count_nonzero(vocab.packed_tokens.lengths == 0)),
+        unused_ids=len(vocab) - int(np.count_nonzero(vocab.packed_tokens.lengths)),
         merges=vocab.merge_count,
         special_tokens=dict(vocab.special_tokens),
         lengths=dict(sorted(Counter(lengths[lengths > 0].tolist()).items())),
