@@ -32,7 +32,7 @@ from bpeflow._util.atomic import write_text
 from bpeflow._util.byte_level import BYTE_CHARACTERS, UTF8_BYTES
 from bpeflow._util.text import Pattern, UnmatchedPolicy
 from bpeflow.errors import ConfigError, FormatError
-from bpeflow.formats.printable import find_merge_ids, ids_by_form, merge_lines, vocab_of_forms
+from bpeflow.formats.printable import find_merge_ids, ids_by_form, json_entries, merge_lines, vocab_of_forms
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens
 from bpeflow.formats.untrusted import (
     Part,
@@ -103,7 +103,7 @@ def save(spec: TokenizerSpec, folder: Path) -> list[Path]:
     if vocab.merge_counts:  # one line
         lines += f',\n  "merge_counts": {json.dumps(vocab.merge_counts, separators=(",", ":"))}'
     texts = {
-        VOCAB_FILE: json.dumps(ids, ensure_ascii=False) + "\n",
+        VOCAB_FILE: f"{{{json_entries(ids, ', ')}}}\n",
         MERGES_FILE: f"{_HEADER}\n{merge_lines(vocab)}",
         TOKENIZER_FILE: lines + "\n}\n",
     }

@@ -27,7 +27,7 @@ from bpeflow.formats.dialects import (
     read_pre_tokenizer,
     write_pre_tokenizer,
 )
-from bpeflow.formats.printable import find_merge_ids, ids_by_form, merge_lines, vocab_of_forms
+from bpeflow.formats.printable import find_merge_ids, ids_by_form, json_entries, merge_lines, vocab_of_forms
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.formats.untrusted import Part, check_bytes, check_ids, has_duplicates, is_text, read_json
 from bpeflow.vocab import Vocab
@@ -120,10 +120,10 @@ def to_json(spec: TokenizerSpec, path: Path, post_processor: Mapping[str, Any] |
     }
     text = json.dumps(content, ensure_ascii=False, indent=1) + "\n"
     # The long parts, in the same layout: `json` is ten times slower with `indent`.
-    entries = json.dumps(ids, ensure_ascii=False, separators=(",\n   ", ": "))
-    text = text.replace('"vocab": {}', f'"vocab": {{\n   {entries[1:-1]}\n  }}')
-    escaped = merge_lines(spec.vocab)[:-1].replace("\\", r"\\").replace('"', r"\"").replace("\n", "\0")
-    merges = escaped.replace(" ", '",\n    "').replace("\0", '"\n   ],\n   [\n    "')
+    entries = json_entries(ids, ",\n   ")
+    text = text.replace('"vocab": {}', f'"vocab": {{\n   {entries}\n  }}')
+    escaped = merge_lines(spec.vocab, "\0")[:-1].replace("\\", r"\\").replace('"', r"\"")
+    merges = escaped.replace("\n", '"\n   ],\n   [\n    "').replace("\0", '",\n    "')
     return text.replace('"merges": []', f'"merges": [\n   [\n    "{merges}"\n   ]\n  ]') if merges else text
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +38,13 @@ def bytes_of_forms(forms: Collection[str]) -> PackedBytes | None:
     return PackedBytes.of_lengths(joined, np.fromiter(map(len, forms), np.int64, len(forms)))  # a character is a byte
 
 
-def merge_lines(vocab: Vocab) -> str:
-    r"""Return a line for each merge: the printable forms of its sides, with a space between them.
+def merge_lines(vocab: Vocab, between: str = " ") -> str:
+    r"""Return a line for each merge: the printable forms of its sides, with a character between them.
 
     >>> merge_lines(Vocab.build([(b" ", b"t"), (b"h", b"e")]))
     'Ġ t\nh e\n'
     """
-    return _forms(vocab.packed_sides(), np.tile([ord(" "), ord("\n")], vocab.merge_count))
+    return _forms(vocab.packed_sides(), np.tile([ord(between), ord("\n")], vocab.merge_count))
 
 
 def _forms(strings: PackedBytes, ends: NDArray[np.integer[Any]] | int) -> str:
@@ -125,18 +126,35 @@ def ids_by_form(vocab: Vocab, path: Path) -> dict[str, int]:
         FormatError: two ordinary tokens have the same bytes, as those of no trained vocabulary have. The message has
             `path`.
     """
-    own = vocab.own_tokens
-    forms = _forms(own, ord("\n")).split("\n")[:-1]
-    ids = dict(zip(forms, range(len(forms)), strict=True))
-    if len(ids) - ("" in ids) < np.count_nonzero(own.lengths):
-        first, second = next((i, ids[form]) for i, form in enumerate(forms) if form and ids[form] != i)
-        raise FormatError(f"{path}: {own[first]!r} has the ids {first} and {second}; the file can hold only one")
-    for text, token_id in vocab.special_tokens.items():
-        if text not in ids:
-            forms[token_id] = text
+    own, specials = vocab.own_tokens, vocab.special_tokens
+    ordinary, forms = np.count_nonzero(own.lengths), _forms(own, ord("\n")).split("\n")[:-1]
+    ids = _numbered(forms, specials)
+    if len(ids) < ordinary + len(specials):
+        ids = _numbered(forms, {})
+        if len(ids) < ordinary:
+            first, second = next((i, ids[form]) for i, form in enumerate(forms) if form and ids[form] != i)
+            raise FormatError(f"{path}: {own[first]!r} has the ids {first} and {second}; the file can hold only one")
+        ids = _numbered(forms, {text: token_id for text, token_id in specials.items() if text not in ids})
+    return ids
+
+
+def _numbered(forms: list[str], specials: Mapping[str, int]) -> dict[str, int]:
+    """Return the index of each form, and of special tokens in place of empty ones."""
+    forms = [*forms]
+    for text, token_id in specials.items():
+        forms[token_id] = text
     ids = dict(zip(forms, range(len(forms)), strict=True))
     ids.pop("", None)
     return ids
+
+
+def json_entries(ids: Mapping[str, int], separator: str) -> str:
+    r"""Return the entries of a JSON object as `json.dumps` writes them, which takes 1.5 times as long.
+
+    >>> json_entries({"a": 0, '"': 1}, ", ")
+    '"a": 0, "\\"": 1'
+    """
+    return separator.join(map("%s: %d".__mod__, zip(map(encode_basestring, ids), ids.values(), strict=True)))
 
 
 def vocab_of_forms(
