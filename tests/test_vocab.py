@@ -219,6 +219,7 @@ def test_a_vocabulary_that_was_built_is_the_one_with_its_tokens_and_merges(
     except FormatError:  # a part of a merge is not a token
         return
     plain = Vocab(built.tokens, built.special_tokens, built.merges)
+    assert built.merge_ids.tolist() == plain.merge_ids.tolist()
     assert built.ordinary_tokens == plain.ordinary_tokens
     assert built.decoded_tokens == plain.decoded_tokens
     assert built.token_ids == plain.token_ids

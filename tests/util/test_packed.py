@@ -37,6 +37,15 @@ def test_strings_are_left_out(strings: list[bytes], data: st.DataObject) -> None
     assert found.data == b"".join(found)
 
 
+@given(STRINGS, st.data())
+def test_strings_are_replaced(strings: list[bytes], data: st.DataObject) -> None:
+    others = data.draw(st.dictionaries(st.sampled_from(range(len(strings))), st.binary(max_size=3))) if strings else {}
+    expected = [others.get(i, string) for i, string in enumerate(strings)]
+    assert PackedBytes.of(strings).replaced(others) == PackedBytes.of(expected)
+    assert (PackedBytes.of(strings) == PackedBytes.of(expected)) == (strings == expected)
+    assert PackedBytes.of(strings) != strings
+
+
 @given(STRINGS)
 def test_the_first_string_of_each_byte_is_found(strings: list[bytes]) -> None:
     assert PackedBytes.of(strings).singles() == {s: strings.index(s) for s in strings if len(s) == 1}
