@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import count, pairwise
+from itertools import count
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -47,6 +47,10 @@ SMALL_INPUT = 4_000_000
 #: being encoded. Fewer: encoders wait for the reader, which also writes, or for an encoder whose turn it is (with 2,
 #: two encoders waited a fifth of the time).
 _CHUNKS_PER_WORKER = 4
+
+#: Bytes of records that are encoded as a batch of `str`, which may take four times as much memory. Larger: more memory
+#: for long records. Smaller: more chunks are encoded record by record, which takes longer if records are short.
+_LARGEST_BATCH = 64_000_000
 
 #: What happens to end-of-text strings that are no special tokens of the tokenizer.
 _END_OF_TEXT = "no special tokens of this tokenizer, so encoded as ordinary text"
@@ -130,9 +134,9 @@ class ChunkEncoder:
         pretokenizer = self.rules.pretokenizer
         drops = pretokenizer.custom and pretokenizer.unmatched == "drop"  # then not all text has ids
         with suppress(UnicodeDecodeError, InvalidTextError, PatternTimeoutError):  # the error is to name the document
-            if opened.has_records:
+            if opened.has_records and len(opened.data) <= _LARGEST_BATCH:
                 return self._encode_records(opened)
-            if not drops:
+            if not (drops or opened.has_records):
                 return self._encode_at_once(opened)
         return self._encode_documents(opened)
 
@@ -169,7 +173,7 @@ class ChunkEncoder:
                 skipped += 1
                 continue
             try:
-                parts.append(self._encode_document(data, document, texts))
+                parts += self._encode_document(data, document, texts)
             except UnmatchedTextError:
                 raise opened.unmatched_error() from None
             except PatternTimeoutError as error:
@@ -183,11 +187,15 @@ class ChunkEncoder:
         statistics = opened.statistics(documents, skipped)
         return EncodedChunk(np.concatenate(parts), lengths[ends], is_open, ends_file, statistics, opened.chunk.weight)
 
-    def _encode_document(self, data: bytes, document: Document, texts: list[bytes]) -> Ids:
-        """Return the ids of a document's texts, with the special tokens between them."""
-        specials = [self._specials.ids[data[end:start]] for (_, end), (start, _) in pairwise(document.pieces)]
-        ids, ends = self._encoder.encode_batch([*map(bytes.decode, texts)], NO_SPECIAL_TOKENS, self._dtype)
-        return np.insert(ids, ends[:-1], specials)
+    def _encode_document(self, data: bytes, document: Document, texts: list[bytes]) -> Iterator[NDArray[Any]]:
+        """Yield the ids of a document's texts, and of the special tokens between them."""
+        previous_end = None
+        for (start, end), text in zip(document.pieces, texts, strict=True):
+            if previous_end is not None:
+                yield np.array([self._specials.ids[data[previous_end:start]]], self._dtype)
+            if text:
+                yield self._encoder.encode_to_array(text, NO_SPECIAL_TOKENS, self._dtype)
+            previous_end = end
 
     @property
     def _encoder(self) -> Encoder:

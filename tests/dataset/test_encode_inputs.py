@@ -15,6 +15,7 @@ from token_corpora import CUSTOM, EOT, PAD, contents_utf8, make_tokenizer, read_
 
 import bpeflow
 from bpeflow.cli.main import main
+from bpeflow.dataset import corpus_encoder
 from bpeflow.dataset.corpus_encoder import ChunkEncoder
 from bpeflow.dataset.encode import encode_documents, encode_file
 from bpeflow.dataset.token_file import load_tokens, sidecar_path
@@ -75,6 +76,7 @@ def test_documents_are_encoded_with_an_end_token_after_each(
     as_text=st.booleans(),
     pattern=st.sampled_from(["gpt2", CUSTOM]),
     unmatched=st.sampled_from(["isolate", "drop"]),
+    at_once=st.booleans(),
 )
 @settings(max_examples=40, deadline=None)
 def test_records_have_the_ids_of_each_text(
@@ -83,6 +85,7 @@ def test_records_have_the_ids_of_each_text(
     as_text: bool,
     pattern: str,
     unmatched: Any,
+    at_once: bool,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     tokenizer, out = make_tokenizer(pattern, unmatched=unmatched), tmp_path_factory.mktemp("records") / "train.bin"
@@ -90,7 +93,11 @@ def test_records_have_the_ids_of_each_text(
     end = [] if end_token == "" else [tokenizer.special_tokens[end_token or EOT]]
     options: dict[str, Any] = {"end_token": end_token, "special_tokens_as_text": as_text, "index": True}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ChunkEncoder, "_encode_documents", None)  # records are one batch, as short ones take long else
+        if at_once:  # as short ones would take long one by one
+            patch.setattr(ChunkEncoder, "_encode_documents", None)
+        else:  # as long ones would take memory
+            patch.setattr(corpus_encoder, "_LARGEST_BATCH", -1)
+            patch.setattr(ChunkEncoder, "_encode_records", None)
         done = tokenizer.encode_documents(texts, out, chunk_size=30, **options)
     allowed: Any = () if as_text else "all"
     assert read_documents(out) == [tokenizer.encode(text, allowed_special=allowed) + end for text in texts]
