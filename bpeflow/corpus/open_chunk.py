@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ class ChunkBuffer:
     """A buffer that holds one chunk at a time. Reusing it saves the kernel from clearing new pages for each chunk."""
 
     def __init__(self) -> None:
-        self._memory = bytearray()
+        self._memory: bytearray | mmap.mmap = bytearray()
 
     def read(self, chunk: Chunk) -> memoryview:
         """Return the bytes of a chunk of a file, which stay valid until the next call.
@@ -28,7 +29,8 @@ class ChunkBuffer:
             CorpusError: the file cannot be read, or is shorter than when the chunk was planned.
         """
         if len(self._memory) < chunk.length:
-            self._memory = bytearray(chunk.length)
+            size = chunk.length + chunk.length // 8  # the next chunk may be longer; unused pages take no memory
+            self._memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         data = memoryview(self._memory)[: chunk.length]
         try:
             with Path(chunk.path).open("rb") as stream:

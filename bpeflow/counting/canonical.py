@@ -9,10 +9,10 @@ pre-tokens never change, so that the selection depends on nothing else.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import byref, c_uint64, c_void_p
-from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,21 +64,25 @@ def _by_definition(
 
 def sum_of_tables(tables: Sequence[Handle], threads: int) -> Arrays:
     """Return the sum of native tables, which are freed. Raises `CountOverflowError`."""
-    library, parts = load_library("count"), range(threads)
+    library = load_library("count")
     handles = (c_void_p * len(tables))(*(table.value for table in tables))
     total = Handle(library, "sum", handles, len(handles), threads)
-    for step in (library.bpeflow_sum_add_up, library.bpeflow_sum_sort):
-        list(map_in_threads(partial(step, total), parts, threads))
+
+    def in_parts(step: Callable[..., int], *arrays: NDArray[Any]) -> None:
+        addresses = [array.ctypes.data for array in arrays]
+        list(map_in_threads(lambda part: step(total, part, *addresses), range(threads), threads))
+
+    in_parts(library.bpeflow_sum_add_up)
+    in_parts(library.bpeflow_sum_sort)
     tokens, size = c_uint64(), c_uint64()
     library.bpeflow_sum_size(total, byref(tokens), byref(size))
-    data, counts = np.empty(size.value, np.uint8), np.empty(tokens.value, np.int64)
-    offsets = np.zeros(tokens.value + 1, np.int64)
-
-    def write(part: int) -> None:
-        library.bpeflow_sum_write(total, part, data.ctypes.data, offsets.ctypes.data, counts.ctypes.data)
-
-    list(map_in_threads(write, parts, threads))
-    # Here and not in finalizers: this takes a while, and Ctrl-C in a finalizer is lost.
-    for handle in (total, *tables):
-        handle.free()
+    data = np.empty(size.value, np.uint8)
+    in_parts(library.bpeflow_sum_write_bytes, data)
+    # Here and not in finalizers: this takes a while, and Ctrl-C in a finalizer is lost. The other arrays can take the
+    # memory of the tables.
+    for table in tables:
+        table.free()
+    offsets, counts = np.zeros(tokens.value + 1, np.int64), np.empty(tokens.value, np.int64)
+    in_parts(library.bpeflow_sum_write_numbers, offsets, counts)
+    total.free()
     return data, offsets, counts

@@ -39,6 +39,9 @@ class Pages {
         size_ = size;
     }
 
+    // Return the memory to the kernel. The content is lost.
+    void discard() const { madvise(data_, size_, MADV_DONTNEED); }
+
 #if defined(__linux__)
     static constexpr bool COPIES = false;
 #else
@@ -52,7 +55,11 @@ class Pages {
     static constexpr std::size_t small_page = std::size_t{1} << 16; // the largest of the supported systems
     static constexpr std::size_t large_page = std::size_t{1} << 21;
 
-    static std::size_t rounded(std::size_t size) { return (size + small_page - 1) / small_page * small_page; }
+    // Where memory that moves ends within a huge page, small pages would have to fill the rest of it.
+    static std::size_t rounded(std::size_t size) {
+        const std::size_t page = size < large_page ? small_page : large_page;
+        return (size + page - 1) / page * page;
+    }
 
     // Map at an address that is a multiple of a huge page, if the memory fills one.
     static std::uint8_t *map(std::size_t size) {

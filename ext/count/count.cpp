@@ -174,10 +174,15 @@ int bpeflow_sum_size(const bpeflow_sum *sum, std::uint64_t *tokens, std::uint64_
     return BPEFLOW_OK;
 }
 
-int bpeflow_sum_write(const bpeflow_sum *sum, std::uint32_t part, std::uint8_t *data, std::int64_t *offsets,
-                      std::int64_t *counts) {
-    if (!sum || part >= sum->sum.parts() || !data || !offsets || !counts) return BPEFLOW_BAD_ARGUMENT;
-    sum->sum.write(part, data, offsets, counts);
+int bpeflow_sum_write_bytes(bpeflow_sum *sum, std::uint32_t part, std::uint8_t *data) {
+    if (!sum || part >= sum->sum.parts() || !data) return BPEFLOW_BAD_ARGUMENT;
+    sum->sum.write_bytes(part, data);
+    return BPEFLOW_OK;
+}
+
+int bpeflow_sum_write_numbers(const bpeflow_sum *sum, std::uint32_t part, std::int64_t *offsets, std::int64_t *counts) {
+    if (!sum || part >= sum->sum.parts() || !offsets || !counts) return BPEFLOW_BAD_ARGUMENT;
+    sum->sum.write_numbers(part, offsets, counts);
     return BPEFLOW_OK;
 }
 

@@ -66,6 +66,9 @@ class Index {
         }
     }
 
+    // Return the memory to the kernel. Nothing can be found after this.
+    void discard() const { pages_.discard(); }
+
     void prefetch(std::uint64_t hash) const { __builtin_prefetch(&bucket(home(tag(hash)))); }
 
     // Return the place that is most likely that of a record with this hash, or 0.

@@ -19,7 +19,10 @@ namespace bpeflow {
 // A pre-token to sort.
 struct Entry {
     std::uint64_t number; // to sort by: its count, or eight of its bytes (see prefix_of())
-    Pretoken *record;
+    union {
+        Pretoken *record;
+        std::uint64_t end; // once its bytes have been written: where they end
+    };
 };
 
 // Sort by number, or by its bytes up to the one at `shift` if the others agree. One byte after another, the last first,

@@ -1,6 +1,10 @@
 // The sum of the tables of several threads, in canonical order: count descending, then bytes ascending. First the counts
 // are added up, by partitions of the hash, as a pre-token is in the same partition of all tables. Then all pre-tokens are
 // sorted, by parts of the canonical order, so that the sorted parts need not be merged.
+//
+// New memory takes most of the time, where the kernel, and a virtual machine's host, have to provide it: up to 2 ms per
+// megabyte. So what is no longer needed goes back to the kernel before the next step takes as much again: the index of
+// the tables before sorting, and the tables when their bytes have been written.
 #pragma once
 
 #include "bpeflow.h"
@@ -38,7 +42,6 @@ class TableSum {
     TableSum(std::vector<Table *> tables, std::uint32_t parts) : tables_(std::move(tables)), parts_(parts) {
         const auto smaller = [](const Table *a, const Table *b) { return a->tokens() < b->tokens(); };
         std::sort(tables_.rbegin(), tables_.rend(), smaller); // so that few are missing in the first table
-        if (!tables_.empty()) sample_step_ = tables_[0]->tokens() / sampled + 1;
     }
 
     std::uint32_t parts() const { return static_cast<std::uint32_t>(parts_.size()); }
@@ -55,11 +58,12 @@ class TableSum {
     // time.
     void sort(std::uint32_t number) {
         Part &part = parts_[number];
+        for (std::size_t i = number; i < tables_.size(); i += parts()) tables_[i]->discard_index();
         const std::vector<Entry> limits = sorted_sample();
         if (limits.empty()) return;
         const Entry *const first = number > 0 ? &limits[limits.size() * number / parts()] : nullptr;
         const Entry *const next = number + 1 < parts() ? &limits[limits.size() * (number + 1) / parts()] : nullptr;
-        const std::size_t usual = limits.size() * sample_step_ / parts();
+        const std::size_t usual = limits.size() * Table::SAMPLED / parts();
         part.entries.reserve(usual + usual / 8);
         request_huge_pages(part.entries.data(), part.entries.capacity() * sizeof(Entry));
         each([&](Pretoken &pretoken) {
@@ -90,23 +94,31 @@ class TableSum {
         return {tokens, bytes};
     }
 
-    // Write a part to its place in the arrays of all.
-    void write(std::uint32_t part, std::uint8_t *data, std::int64_t *offsets, std::int64_t *counts) const {
-        const std::vector<Entry> &entries = parts_[part].entries;
-        auto [token, byte] = size_before(part);
+    // Write the bytes of a part to their place among those of all. The tables are not needed after this.
+    void write_bytes(std::uint32_t part, std::uint8_t *data) {
+        std::vector<Entry> &entries = parts_[part].entries;
+        std::uint64_t byte = size_before(part).second;
         for (std::size_t i = 0; i < entries.size(); i++) {
             if (i + ahead < entries.size()) __builtin_prefetch(entries[i + ahead].record);
             const Pretoken &pretoken = *entries[i].record;
             std::memcpy(data + byte, pretoken.bytes(), pretoken.length);
             byte += pretoken.length;
-            counts[token++] = pretoken.count;
-            offsets[token] = static_cast<std::int64_t>(byte);
+            entries[i].number = static_cast<std::uint64_t>(pretoken.count);
+            entries[i].end = byte;
+        }
+    }
+
+    // Write the ends of the pre-tokens of a part, and their counts, to their places in the arrays of all.
+    void write_numbers(std::uint32_t part, std::int64_t *offsets, std::int64_t *counts) const {
+        std::uint64_t token = size_before(part).first;
+        for (const Entry &entry : parts_[part].entries) {
+            counts[token++] = static_cast<std::int64_t>(entry.number);
+            offsets[token] = static_cast<std::int64_t>(entry.end);
         }
     }
 
   private:
-    static constexpr std::ptrdiff_t ahead = 16;     // records are in random order, so prefetch them
-    static constexpr std::size_t sampled = 1 << 12; // with fewer, the parts to sort differ more in size
+    static constexpr std::ptrdiff_t ahead = 16; // records are in random order, so prefetch them
 
     struct Part {
         std::unique_ptr<Table> rest; // pre-tokens of the partition with the same number that are not in the first table
@@ -142,9 +154,13 @@ class TableSum {
         const auto counted = [&](Pretoken &pretoken) {
             if (pretoken.count > 0) work(pretoken);
         };
-        for (Table *table : tables_) table->each(counted);
+        each_table([&](Table &table) { table.each(counted); });
+    }
+
+    template <typename Work> void each_table(const Work &work) const {
+        for (Table *table : tables_) work(*table);
         for (const Part &part : parts_)
-            if (part.rest) part.rest->each(counted);
+            if (part.rest) work(*part.rest);
     }
 
     static Entry entry_of(Pretoken &pretoken) {
@@ -157,19 +173,19 @@ class TableSum {
         return order_of_bytes(a.record->bytes(), a.record->length, b.record->bytes(), b.record->length) < 0;
     }
 
-    // Return some pre-tokens in canonical order. They divide all into stretches of about the same size.
+    // Return some pre-tokens in canonical order, at least one if there are any, as the first table has a count of each of
+    // its own. They divide all into stretches of about the same size.
     std::vector<Entry> sorted_sample() const {
         std::vector<Entry> sample;
-        std::size_t number = 0;
-        each([&](Pretoken &pretoken) {
-            if (number++ % sample_step_ == 0) sample.push_back(entry_of(pretoken));
+        each_table([&](Table &table) {
+            for (const std::uint32_t place : table.sample())
+                if (table.record(place).count > 0) sample.push_back(entry_of(table.record(place)));
         });
         std::sort(sample.begin(), sample.end(), before);
         return sample;
     }
 
     std::vector<Table *> tables_; // from the largest on
-    std::size_t sample_step_ = 1;
     std::vector<Part> parts_;
 };
 

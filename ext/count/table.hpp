@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <limits>
 #include <utility>
+#include <vector>
 
 namespace bpeflow {
 
@@ -102,6 +103,13 @@ class Table {
         front_.give_back([this](std::uint32_t place, std::int64_t times) { record(place).add(weighted(times)); });
     }
 
+    // Return the memory of the index to the kernel. The records can be read after this, but not looked up.
+    void discard_index() const { index_.discard(); }
+
+    // The places of every SAMPLED-th record, from the first one on.
+    const std::vector<std::uint32_t> &sample() const { return sample_; }
+    static constexpr std::size_t SAMPLED = 1024;
+
     std::size_t tokens() const { return used_; }
     std::uint64_t bytes() const { return bytes_; }
 
@@ -172,7 +180,7 @@ class Table {
         const std::uint32_t place = end_;
         key.write(record(place));
         end_ = static_cast<std::uint32_t>(end);
-        used_++;
+        if (used_++ % SAMPLED == 0) sample_.push_back(place);
         bytes_ += key.length;
         return place;
     }
@@ -202,6 +210,7 @@ class Table {
     Pages records_;
     std::uint32_t end_ = first_place; // of the records, in units
     std::size_t used_ = 0;
+    std::vector<std::uint32_t> sample_;
     std::uint64_t bytes_ = 0;   // of the pre-tokens
     std::uint64_t counted_ = 0; // pre-tokens passed to count()
     Key batch_[BATCH];

@@ -22,7 +22,7 @@ extern "C" {
 #endif
 
 /* Incremented with every change below. Python refuses a library with another number. */
-#define BPEFLOW_ABI 23
+#define BPEFLOW_ABI 24
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
@@ -202,12 +202,12 @@ BPEFLOW_API int bpeflow_table_write(bpeflow_table *table, uint32_t partitions, u
 BPEFLOW_API void bpeflow_table_free(bpeflow_table *table);
 
 /* The sum of several tables: each pre-token once, its counts added up, in canonical order, which is count descending, then
- * bytes ascending. It is made in three steps: add up all partitions, sort all parts, write them. Threads may do the parts
- * of a step at the same time. */
+ * bytes ascending. It is made in steps: add up all partitions, sort all parts, write their bytes, write their numbers.
+ * Threads may do the parts of a step at the same time. */
 typedef struct bpeflow_sum bpeflow_sum;
 
-/* Create a sum of tables, which must outlive it, with as many parts as partitions. On success *sum is a handle, otherwise
- * NULL. */
+/* Create a sum of tables, with as many parts as partitions. The tables can only be freed after this, and must be there
+ * until all bytes have been written. On success *sum is a handle, otherwise NULL. */
 BPEFLOW_API int bpeflow_sum_new(bpeflow_table *const *tables, uint64_t count, uint32_t parts, bpeflow_sum **sum);
 
 /* Add up a partition, of `parts`. */
@@ -219,10 +219,12 @@ BPEFLOW_API int bpeflow_sum_sort(bpeflow_sum *sum, uint32_t part);
 /* Get the number of pre-tokens in all sorted parts, and the sum of their lengths. */
 BPEFLOW_API int bpeflow_sum_size(const bpeflow_sum *sum, uint64_t *tokens, uint64_t *bytes);
 
-/* Write the pre-tokens of a part to their places in data[bytes], the positions at which they end in offsets[tokens + 1] (the
- * first one, 0, is the caller's), and their counts in counts[tokens]. */
-BPEFLOW_API int bpeflow_sum_write(const bpeflow_sum *sum, uint32_t part, uint8_t *data, int64_t *offsets,
-                                  int64_t *counts);
+/* Write the pre-tokens of a part to their places in data[bytes]. */
+BPEFLOW_API int bpeflow_sum_write_bytes(bpeflow_sum *sum, uint32_t part, uint8_t *data);
+
+/* Then, write the positions at which the pre-tokens of a part end to offsets[tokens + 1] (the first one, 0, is the
+ * caller's), and their counts to counts[tokens]. */
+BPEFLOW_API int bpeflow_sum_write_numbers(const bpeflow_sum *sum, uint32_t part, int64_t *offsets, int64_t *counts);
 
 BPEFLOW_API void bpeflow_sum_free(bpeflow_sum *sum);
 
