@@ -139,7 +139,7 @@ inline std::vector<Entry> sorted(Table &table, std::uint32_t partitions, std::ui
     std::vector<Entry *> ends{entries.data()};
     for (std::uint32_t partition = 1; partition < partitions; partition++)
         ends.push_back(ends.back() + tokens[partition - 1]);
-    table.each([&](Pretoken &pretoken) { *ends[pretoken.partition(partitions)]++ = {0, &pretoken}; });
+    table.each([&](Pretoken &pretoken) { *ends[pretoken.partition(partitions)]++ = {0, {&pretoken}}; });
     for (std::uint32_t partition = 0; partition < partitions; partition++)
         sort_by_bytes(ends[partition] - tokens[partition], ends[partition]);
     return entries;

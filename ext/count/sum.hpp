@@ -164,7 +164,7 @@ class TableSum {
     }
 
     static Entry entry_of(Pretoken &pretoken) {
-        return {canonical_number(pretoken.count, pretoken.bytes(), pretoken.length, 8), &pretoken}; // padded
+        return {canonical_number(pretoken.count, pretoken.bytes(), pretoken.length, 8), {&pretoken}}; // padded
     }
 
     static bool before(const Entry &a, const Entry &b) {
