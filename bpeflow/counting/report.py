@@ -141,7 +141,7 @@ class CutReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Thinned:
-    """The effect of thinning (`counting.thinning`), which comes before learning.
+    """The effect of thinning (`counting.canonical`), which comes before learning.
 
     Attributes:
         pretokens: distinct pre-tokens that were counted.

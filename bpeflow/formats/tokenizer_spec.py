@@ -180,7 +180,8 @@ def add_special_tokens(vocab: Vocab, special_tokens: str | Mapping[str, int | No
         return vocab
     given = special_tokens if isinstance(special_tokens, Mapping) else {}
     ids, tokens = dict(vocab.special_tokens), [*vocab.tokens]
-    known = dict(zip(reversed(tokens), reversed(range(len(tokens))), strict=True))
+    all_given = all(given.get(special) is not None for special in encoded)
+    known = {} if all_given else dict(zip(reversed(tokens), reversed(range(len(tokens))), strict=True))
     for special, token in sorted(encoded.items(), key=lambda item: given.get(item[0]) is None):  # first those with ids
         token_id = given.get(special)
         if token_id is None:
