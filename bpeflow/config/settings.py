@@ -130,8 +130,8 @@ class CorpusSettings(Frozen):
         (),
         "files, folders, globs, @lists, URLs, {stdlib} for the folder of Python's library, - for standard input (not "
         "in evaluate and diff)",
-        "A folder means all files in it but hidden ones, @list.txt the inputs listed in that file. gzip, bzip2, xz and "
-        "zstandard are recognised by content.",
+        "A folder means all files in it but hidden ones and training runs, @list.txt the inputs listed in that file. "
+        "gzip, bzip2, xz and zstandard are recognised by content.",
         example=["corpus/*.txt"],
         metavar="PATH",
         flags=("-i",),

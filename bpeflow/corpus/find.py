@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import glob
+import logging
 import os
 import re
 import stat
@@ -14,7 +15,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from bpeflow._util.machine import load_extra
-from bpeflow._util.text import InputFormat, InvalidUtf8Policy, short_repr
+from bpeflow._util.text import InputFormat, InvalidUtf8Policy, format_count, short_repr
 from bpeflow.corpus.compression import without_compression_suffix
 from bpeflow.corpus.files import (
     STDIN,
@@ -38,6 +39,8 @@ _Found = tuple[Location, Any, int | None]
 
 #: The most characters of a URL.
 _LONGEST_URL = 4000
+
+log = logging.getLogger(__name__)
 
 #: The remedy for text in place of a path.
 _TEXT_REMEDY = "give the name of a file, or in Python an iterable of documents, such as iter([text, ...])"
@@ -77,6 +80,7 @@ def find_inputs(inputs: Sequence[str | Path], rules: InputRules) -> list[InputFi
     * a URL that fsspec supports, such as ``s3://bucket/folder``, of a file, a folder or a glob.
 
     ``~`` is the home folder. As in the shell, hidden files and folders (``.git``) are included only if they are named.
+    So are the folders of training runs, which have vocabularies and reports, and no text of the corpus.
     As in `os.walk`, links to folders are not followed when searching downwards (so loops do no harm), while links to
     files are. Two paths that lead to the same file through links count once, under the first path.
 
@@ -203,7 +207,7 @@ def _expand(path: Path) -> list[Path]:
     if path.is_dir():
         files = list(_walk(path))
         if not files:
-            raise CorpusError(f"the input folder {path} contains no files (hidden files are skipped)")
+            raise CorpusError(f"the input folder {path} contains no files (hidden files and training runs are skipped)")
         return files
     if path.exists():
         return [path]
@@ -245,7 +249,11 @@ def _matches_glob(names: Sequence[str], pattern: Sequence[str]) -> bool:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """Yield every regular file in a folder at any depth, except hidden files and the content of linked folders."""
+    """Yield every regular file in a folder at any depth.
+
+    Exceptions are hidden files, the content of linked folders, and training runs below the folder.
+    """
+    runs: list[Path] = []
 
     def refuse(error: OSError) -> None:
         name = error.filename or folder
@@ -253,9 +261,21 @@ def _walk(folder: Path) -> Iterator[Path]:
 
     for parent, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
+        runs_here = {name for name in folders if _is_run(Path(parent, name))}
+        runs += (Path(parent, name) for name in runs_here)
+        folders[:] = [name for name in folders if name not in runs_here]
         for path in (Path(parent, name) for name in names if not name.startswith(".")):
             if path.is_file() or not path.exists():  # a dangling link is an error later, unless excluded
                 yield path
+    if runs:
+        log.info("%s: %s left out, such as %s", folder, format_count(len(runs), "training run"), min(runs))
+
+
+def _is_run(folder: Path) -> bool:
+    """Return whether a folder has what a training run leaves, finished or not (`bpeflow.run_dir.layout`)."""
+    names = ("run.json", "counts.npz", "bpeflow.json", ".lock", "unfinished")
+    has = {name for name in names if (folder / name).exists()}
+    return {".lock", "unfinished"} <= has or ("run.json" in has and bool(has & {"counts.npz", "bpeflow.json"}))
 
 
 # ---- URLs ----

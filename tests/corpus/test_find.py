@@ -75,6 +75,22 @@ def test_a_file_and_links_to_it_count_once(tree: Path) -> None:
     assert _names("deep/c.txt", "linked/c.txt", tree / "deep" / "c.txt") == [str(tree / "deep/c.txt")]
 
 
+def test_training_runs_are_included_if_they_are_named(tree: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A run over `.` with its folder in it would otherwise learn from its own vocabulary the next time."""
+    for name in ("merged/run.json", "merged/bpeflow.json", "merged/vocab_300/vocab.json", "counted/run.json",
+                 "counted/counts.npz", "killed/.lock", "killed/unfinished/settings.json", "data/run.json"):  # fmt: skip
+        path = tree / "runs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+    caplog.set_level("INFO")
+    assert _names("runs") == ["runs/data/run.json"]
+    assert caplog.messages == ["runs: 3 training runs left out, such as runs/counted"]
+    assert _names("runs/**/*.json") == ["runs/data/run.json"]
+    named = ["runs/merged/bpeflow.json", "runs/merged/run.json", "runs/merged/vocab_300/vocab.json"]
+    assert _names("runs/merged") == _names("runs/merged/**") == named
+    assert _names("runs/killed/unfinished", "runs/killed/**") == ["runs/killed/unfinished/settings.json"]
+
+
 def test_hidden_files_are_included_if_they_are_named(tree: Path) -> None:
     assert _names(".hidden", ".git") == [".git/f.txt", ".hidden"]
 
