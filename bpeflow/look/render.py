@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from unicodedata import category
 
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style
 from rich.table import Table
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME
@@ -149,8 +149,7 @@ class Printable(Shown):
         raise NotImplementedError
 
     def __str__(self) -> str:
-        text = self._printed(shutil.get_terminal_size((_UNLIMITED, 0)).columns).export_text()
-        return "\n".join(line.rstrip() for line in text.rstrip("\n").split("\n"))
+        return self._printed(shutil.get_terminal_size((_UNLIMITED, 0)).columns).export_text().rstrip("\n")
 
     def _repr_html_(self) -> str:
         return self._printed(_UNLIMITED).export_html(code_format="<pre>{code}</pre>", inline_styles=True)
@@ -159,6 +158,18 @@ class Printable(Shown):
         console = Console(record=True, file=StringIO(), width=width, highlight=False)
         self.print_to(console)
         return console
+
+
+class _Trimmed(NamedTuple):
+    """A table without the spaces that would end its lines."""
+
+    table: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in console.render_lines(self.table, options, pad=False):
+            text = Text.assemble(*((part.text, part.style or "") for part in line), no_wrap=True, overflow="ignore")
+            text.rstrip()
+            yield text
 
 
 def print_table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[str]], sides: str = "") -> None:
@@ -194,7 +205,7 @@ def print_table(console: Console, headings: Sequence[str], rows: Iterable[Sequen
             )
         for row in rows:
             table.add_row(*(Text(row[column]) for column in columns))
-        console.print(table)
+        console.print(_Trimmed(table))
 
 
 def print_bars(
@@ -214,7 +225,7 @@ def print_fields(console: Console, fields: Iterable[tuple[str, str]]) -> None:
     grid = Table.grid(padding=(0, _GAP, 0, 0))
     for label, text in fields:
         grid.add_row(Text(label, "bold"), Text(text))
-    console.print(grid)
+    console.print(_Trimmed(grid))
 
 
 def print_json(content: Any) -> None:

@@ -156,6 +156,15 @@ def test_show_replaces_arguments_that_are_not_utf8(capsys: pytest.CaptureFixture
     assert "b'\\xef':239 b'\\xbf':191 b'\\xbd':189" in output(capsys, "show", tokenizer, "low\udcff")
 
 
+def test_tables_in_a_pipe_have_no_spaces_at_the_ends_of_lines(
+    capsys: pytest.CaptureFixture[str], tokenizer: str, smaller: str, corpus: str
+) -> None:
+    for command in (["inspect", tokenizer], ["diff", tokenizer, smaller], ["evaluate", "--tokenizer", tokenizer]):
+        printed = output(capsys, *command, "--input", corpus)
+        assert printed.count("\n") > 1
+        assert not re.search(" $", printed, re.MULTILINE), printed
+
+
 # ---- inspect ----
 
 
