@@ -16,10 +16,10 @@ Counters and mergers take turns. While counters run, mergers only collect shards
 start summing when the last counter has ended. So each of the two stages gets three quarters of the limit.
 
 The remaining quarter is for the data that one stage holds of the other. A counter sends its last shards in memory only
-if its table fills at most half of the counter's share. Such shards take less than half of the table's memory: a slot in
-the table has 32 bytes, and at most 60 % of the slots are in use, while a record has 12 bytes plus the length of the
-pre-token. (Long pre-tokens are stored in full in both.) Counters in the same process as the reducer leave such a table
-to it as it is.
+if its table fills at most half of the counter's share. Such shards take less than half of the table's memory: of a
+pre-token of 8 bytes, 20 in the shard (12 plus its length), and 59 or more in the table (at least 11 in the index, 32 in
+its record, and 16 to sort it). They take more only if pre-tokens, which are stored in full in both, have more than
+about 24 bytes on average. Counters in the same process as the reducer leave such a table to it as it is.
 """
 
 from __future__ import annotations
