@@ -27,13 +27,12 @@ log = logging.getLogger(__name__)
 DOCUMENTS = "<documents>"
 
 
-#: Settings that divide a corpus: the bytes of a piece of size 1 (a token has fewer than 16 in nearly all texts), a size
-#: below which a setting may make at most `_MOST_PIECES`, and a usual size. More pieces take minutes to days: a unit was
-#: forgotten.
+#: Settings that divide a corpus: the bytes of a piece of size 1 (a token has about 4 in most texts), a size below which
+#: a setting may make at most `_MOST_PIECES`, and a usual size. More pieces take minutes to days: a unit was forgotten.
 _SIZES = {
     "chunk_size": (1, 64_000, "8mb"),
     "segment_size": (1, 64_000_000, "8gb"),
-    "shard_tokens": (16, 10_000_000, "100m"),
+    "shard_tokens": (4, 10_000_000, "100m"),
 }
 _MOST_PIECES = 10_000
 
@@ -94,7 +93,7 @@ class Corpus:
             unit, small, usual = _SIZES[name]
             if size and size < small and (pieces := self.known_bytes // (size * unit)) >= _MOST_PIECES:
                 raise ConfigError(
-                    f"{name}: {size:,} would divide {format_size(self.known_bytes)} into more than {pieces:,} pieces, "
+                    f"{name}: {size:,} would divide {format_size(self.known_bytes)} into about {pieces:,} pieces, "
                     f"which takes very long; give more, with a unit, such as {usual}"
                 )
 
