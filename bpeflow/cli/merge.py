@@ -9,7 +9,7 @@ from typing import Any
 
 from bpeflow.cli.parser import Parser, add_counts_flag
 from bpeflow.cli.progress import run_training
-from bpeflow.cli.settings import add_run_flags, settings_of
+from bpeflow.cli.settings import NOT_REPEATED, add_run_flags, settings_of
 from bpeflow.config import COUNT_ONLY, Settings, load_values, make_settings, override, replace
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
@@ -91,7 +91,7 @@ def settings_for_learning(
 ) -> Settings:
     """Return the settings of the run that counted, overridden by a config and by flags that concern learning."""
     if ignored := [key for key in overrides if key.partition(".")[0] in COUNT_ONLY]:
-        raise ConfigError(f"{ignored[0]} concerns counting, which merge does not repeat: train again for another value")
+        raise ConfigError(f"{ignored[0]} {NOT_REPEATED}")
     values: dict[str, Any] = {"input": str(path)}
     folder = source if source.is_dir() else path.parent
     if earlier is not None:

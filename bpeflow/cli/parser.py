@@ -24,6 +24,7 @@ class Parser(argparse.ArgumentParser):
 
     Attributes:
         in_config: flags whose values a config may have, too.
+        elsewhere: settings that have no flag here, each with the remedy.
     """
 
     def __init__(self, command: str, description: str, arguments: str = "[flags]") -> None:
@@ -35,6 +36,7 @@ class Parser(argparse.ArgumentParser):
             arguments: the arguments on the usage line.
         """
         self.in_config: list[argparse.Action] = []
+        self.elsewhere: dict[str, str] = {}
         self._outputs: list[str] = []
         self._required: list[argparse.Action] = []
         width = min(_WIDTH, get_terminal_size().columns)
@@ -113,10 +115,8 @@ class Parser(argparse.ArgumentParser):
 
             name = word.partition("=")[0]
             command = command_with(key := name.lstrip("-"))
-            where = f": a setting of {command}" if command else ""
-            if self.prog == f"bpeflow {command}":
-                where = f": give it by --set {key}=VALUE, or in a config"
-            self.error(f"unknown flag {name}{where}{suggestion(name, self.flags)}")
+            where = self.elsewhere.get(key, f"a setting of {command}" if command else "")
+            self.error(f"unknown flag {name}{where and f': {where}'}{suggestion(name, self.flags)}")
         why = ""
         for name in (given.partition("=")[0] for given in argv[: argv.index(word)]):
             if flag := self.flags.get(name):  # the last one before the word

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from bpeflow.cli.parser import Parser, add_quiet_flag
 from bpeflow.cli.progress import set_up_logging
-from bpeflow.config import CorpusSettings, Settings, all_settings, override
+from bpeflow.config import COUNT_ONLY, CorpusSettings, Settings, all_settings, override
 from bpeflow.config.reading import ARGUMENTS, parse_yaml, read_config
 from bpeflow.errors import ConfigError
 
@@ -20,6 +20,9 @@ log = logging.getLogger(__name__)
 
 #: What the destination of a setting's flag begins with; its key follows.
 SETTING = "setting "
+
+#: Why a command that learns from counts refuses a setting of counting.
+NOT_REPEATED = "concerns counting, which is not repeated: the counts have their own; train again for another value"
 
 #: The group of settings that describe a corpus, which commands other than train take from its config, too.
 _CORPUS = "corpus"
@@ -66,6 +69,10 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
 def add_run_flags(parser: Parser, without: Collection[str] = ()) -> None:
     """Add the flags of commands that learn merges: ``--config``, ``--set``, and all settings but `without`."""
     add_settings(parser, Settings, without)
+    parser.elsewhere = {
+        key: f"give it by --set {key}=VALUE, or in a config" for key in Settings.model_fields if key not in without
+    }
+    parser.elsewhere |= dict.fromkeys(COUNT_ONLY.intersection(without), f"it {NOT_REPEATED}")
     group = parser.add_argument_group("other ways to give settings")
     group.add_argument("--config", metavar="FILE", type=Path, help="YAML config; flags override it")
     group.add_argument(
@@ -92,6 +99,7 @@ def _assignment(text: str) -> tuple[str, Any]:
 def add_corpus_flags(parser: Parser, model: type[CorpusSettings] = CorpusSettings) -> None:
     """Add the flags of settings that describe a corpus, for `corpus_of`, after the parser's other flags."""
     add_settings(parser, model)
+    parser.elsewhere = dict.fromkeys(model.model_fields, "give it in a config, by --config")
     parser.in_config = [flag for flag in parser.arguments if flag.option_strings and flag.dest in ARGUMENTS]
     also = f" (also {', '.join(flag.dest for flag in parser.in_config)})" if parser.in_config else ""
     parser.add_argument(

@@ -114,7 +114,7 @@ def all_settings(model: type[BaseModel], prefix: str = "") -> Iterator[Setting]:
     for name, field in model.model_fields.items():
         extra = field.json_schema_extra
         if isinstance(extra, dict):
-            default = str(extra["unset"]) or _as_text(field.default)
+            default = str(extra["unset"]) or as_text(field.default)
             yield Setting(prefix + name, field.description or "", field.annotation, default, extra)
         for kind in _types(field.annotation):
             if isinstance(kind, type) and issubclass(kind, BaseModel):
@@ -128,11 +128,12 @@ def _types(annotation: Any) -> Iterator[Any]:
         yield from _types(inner)
 
 
-def _as_text(value: object) -> str:
+def as_text(value: object) -> str:
+    """Return a value as users write it: `16mb` for a size."""
     if isinstance(value, ByteSize):
         return value.human_readable(decimal=True).lower().replace(".0", "")
     if isinstance(value, tuple):
-        return f"[{', '.join(map(_as_text, value))}]"
+        return f"[{', '.join(map(as_text, value))}]"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ByteSize, ValidationError
 
 from bpeflow._util.text import close_match, one_line, short_repr
-from bpeflow.config.fields import Section, all_settings
+from bpeflow.config.fields import Section, Setting, all_settings, as_text
 from bpeflow.config.sections import EngineSettings, MonitorSettings, OutputSettings
 from bpeflow.config.settings import Settings
 from bpeflow.errors import ConfigError, ConfigNotFoundError, SettingsError, UnknownSettingError
@@ -120,7 +120,12 @@ def _explain(model: type[BaseModel], details: Any) -> str:
     for theirs, ours in _WORDS.items():
         message = message.replace(theirs, ours)
     if details["type"] != "value_error":  # of pydantic
-        message = re.sub(r"\d{5,}", lambda number: f"{int(number[0]):,}", message.partition(", unable to")[0])
+        is_size = (setting := _setting(model, key)) is not None and setting.metavar == "SIZE"
+        message = re.sub(
+            r"\d{5,}",
+            lambda number: as_text(ByteSize(number[0])) if is_size else f"{int(number[0]):,}",
+            message.partition(", unable to")[0],
+        )
     if details["type"] in ("string_too_short", "too_short"):
         message = "must not be empty"
     if details["type"] == "model_type":
@@ -164,8 +169,12 @@ def _models() -> dict[str, type[BaseModel]]:
 
 def _meaning(model: type[BaseModel], key: str) -> str:
     """Return the description of a setting, with an example."""
-    found = next((setting for setting in all_settings(model) if setting.key == _without_indices(key)), None)
+    found = _setting(model, key)
     return f" ({found.description}; for example {found.example})" if found else ""
+
+
+def _setting(model: type[BaseModel], key: str) -> Setting | None:
+    return next((setting for setting in all_settings(model) if setting.key == _without_indices(key)), None)
 
 
 def _without_indices(key: str) -> str:

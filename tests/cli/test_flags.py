@@ -107,7 +107,17 @@ def test_a_vocabulary_size_in_thousands(corpus: Path) -> None:
         (["report", "ok", "-o", "x.pdf"], "--out: x.pdf does not end in .html, and the file is HTML"),
         (["show", "ok", "a", "--html", "p.png"], "--html: p.png does not end in .html, and the file is HTML"),
         (["encode"], "missing: --tokenizer, --out (usage: bpeflow encode"),
-        (["merge", "--counts", "x", "--pattern", "x"], "unknown flag --pattern: a setting of train (usage: bpeflow"),
+        (
+            ["merge", "--counts", "x", "--pattern", "x"],
+            "unknown flag --pattern: it concerns counting, which is not repeated: the counts have their own; train "
+            "again for another value (usage: bpeflow merge",
+        ),
+        (
+            ["merge", "--output", "x"],
+            "unknown flag --output: give it by --set output=VALUE, or in a config (usage: bpe",
+        ),
+        (["encode", "--sources", "x"], "unknown flag --sources: give it in a config, by --config (usage: bpeflow enc"),
+        (["evaluate", "--engine", "ray"], "unknown flag --engine: a setting of train (usage: bpeflow evaluate"),
         (["merge", "--counts", "none"], "no counts at none: give a run folder with counts, or counts as .npz"),
         (["merge", "--counts", "."], "no counts at counts.npz: give a run folder with counts, or counts as"),
         (["merge", "--vocab_size", "300"], "missing: --counts, or --out_dir with --resume"),
@@ -132,7 +142,7 @@ def test_a_vocabulary_size_in_thousands(corpus: Path) -> None:
         (["--set", "vocab_size=32q"], "vocab_size: need a whole number such as 32000, 32k or 1m, found '32q'"),
         (["--set", "sources=[{paths: []}]"], "sources.0.paths: must not be empty"),
         (["--thin_rare", "below=5"], "thin_rare: need below=N,keep=FRACTION, such as below=5,keep=0.1, found"),
-        (["--memory_limit", "1kb"], "memory_limit: must be at least 16,000,000, found '1kb'"),
+        (["--memory_limit", "1kb"], "memory_limit: must be at least 16mb, found '1kb'"),
         (["--vocab_size", "2k"], "--vocab_size is given twice: remove one"),
         (["--out_dir", "x", "-o=y"], "-o is given twice: remove one"),
         (["diff", "x"], "missing: B (usage: bpeflow diff A B [flags])"),

@@ -143,7 +143,7 @@ def test_each_invalid_setting_is_a_line(corpus: Path, capsys: pytest.CaptureFixt
     assert [line[: line.index(": ", 9)] for line in lines] == [
         "bpeflow: memory_limit", "bpeflow: tie_break", "bpeflow: vocab_size",
     ]  # fmt: skip
-    assert lines[0].startswith("bpeflow: memory_limit: must be at least 16,000,000, found '1mb'")
+    assert lines[0].startswith("bpeflow: memory_limit: must be at least 16mb, found '1mb'")
 
 
 def test_compressed_input_has_one_rate(arguments: list[str], corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,7 +75,7 @@ def test_merging_again_keeps_the_normalizer_of_the_counts(tmp_path: Path, capsys
     assert main(["merge", *flags, "--out_dir", str(tmp_path / "run")]) == 0
     assert bpeflow.Tokenizer.load(tmp_path / "run").normalizer == NAMES
     assert main(["merge", *flags, "--out_dir", str(tmp_path / "x"), "--set", "normalizer=nfc"]) != 0
-    assert "normalizer concerns counting, which merge does not repeat" in capsys.readouterr().err
+    assert "normalizer concerns counting, which is not repeated" in capsys.readouterr().err
 
 
 def test_a_tokenizer_with_another_normalizer_is_not_extended(tmp_path: Path) -> None:
