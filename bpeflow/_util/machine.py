@@ -21,6 +21,11 @@ def available_memory() -> int:
     return min([_available(), *_control_group_limits(), *_process_limits()])
 
 
+def default_memory_limit() -> int:
+    """Return half of the available memory. The rest is for other programs and for what the limit does not cover."""
+    return available_memory() // 2
+
+
 def _available(meminfo: Path = Path("/proc/meminfo")) -> int:
     """Return the memory that the system can provide without swapping."""
     try:

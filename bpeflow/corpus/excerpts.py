@@ -5,8 +5,7 @@ from __future__ import annotations
 import codecs
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -14,9 +13,8 @@ from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus.documents import RECORD_END, Delimiters
 from bpeflow.corpus.open_chunk import open_chunk
 from bpeflow.corpus.plan import SegmentPlan
-from bpeflow.corpus.reader import LONGEST_TEXT, CorpusReader
+from bpeflow.corpus.reader import CorpusReader
 from bpeflow.corpus.sources import find_corpus
-from bpeflow.corpus.split import find_boundary
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.errors import BpeflowError
 from bpeflow.pretokenize.regex import load_pretokenizer
@@ -46,7 +44,7 @@ def first_text(corpus: Mapping[str, Any], size: int, document_end: str = "\n") -
     found = find_corpus(make_settings(CountSettings, {**corpus, "invalid_utf8": "replace"}))
     rules = TextRules(load_pretokenizer("gpt2"), Delimiters(None), "replace", found.sources)
     data = bytearray()
-    for chunk in CorpusReader(rules, size + 1, LONGEST_TEXT).read(found.entries):
+    for chunk in CorpusReader(rules, size + 1).read(found.entries):
         opened = open_chunk(chunk, rules)
         data += bytes(opened.data).replace(RECORD_END, document_end.encode()) if opened.has_records else opened.data
         if len(data) > size:
@@ -90,14 +88,14 @@ def sample_texts(values: Mapping[str, Any], wanted: int = SAMPLE_BYTES) -> dict[
     lenient = {"bad_records": "skip", "invalid_utf8": "replace"}
     settings = make_settings(CountSettings, {name: values[name] for name in of_counting} | lenient)
     corpus = find_corpus(settings)
-    rules = TextRules.of(settings, corpus.sources)
-    reader = CorpusReader(rules, max(wanted // _PLACES, 1), _LONGEST)
+    rules = replace(TextRules.of(settings, corpus.sources), longest=_LONGEST)
+    reader = CorpusReader(rules, max(wanted // _PLACES, 1))
     local = [file for file in corpus.files if file.location == "file"]
     size = max(sum(file.weight for file in local) // _PLACES, 1)
     texts: defaultdict[str, list[str]] = defaultdict(list)
     for number, source in enumerate(corpus.sources):
         files = [file for file in local if file.source == number]
-        for part in SegmentPlan(files, size, partial(find_boundary, rules=rules, longest=_LONGEST)).parts():
+        for part in SegmentPlan(files, size, rules).parts():
             places = max(round(sum(entry.weight for entry in part) / size), 1)  # several in a stream, which is one part
             for chunk in islice(reader.read(part), places):
                 for _, pieces in open_chunk(chunk, rules).documents():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from bpeflow.corpus.files import InputFile, records
+from bpeflow.corpus.split import find_boundary
+from bpeflow.corpus.text_rules import TextRules
 
 
 @dataclass(frozen=True, order=True)
@@ -25,12 +27,12 @@ class SegmentPlan:
         entries: the corpus. Files of text are divided, and Parquet files by row groups, which are the offsets of their
             positions; other streams are not.
         size: approximate bytes in a segment. Streams count by the size of their files.
-        find_boundary: returns the first position in a file, at or after a given offset, where it may be divided.
+        rules: say where a file may be divided.
     """
 
     entries: Sequence[InputFile]
     size: int
-    find_boundary: Callable[[InputFile, int], int]
+    rules: TextRules
 
     @property
     def end(self) -> Position:
@@ -45,7 +47,7 @@ class SegmentPlan:
             if left <= 0:
                 return Position(number, 0)
             if entry.plain and entry.weight - offset > left:
-                end = self.find_boundary(entry, offset + left)
+                end = find_boundary(entry, offset + left, self.rules)
                 return Position(number, end) if end < entry.weight else Position(number + 1, 0)
             if entry.format == "parquet" and (offset or entry.weight > left):
                 for group, part in enumerate(_row_groups(entry)[offset:], offset):

@@ -16,11 +16,6 @@ from bpeflow.corpus.files import InputFile, open_blocks, records
 from bpeflow.corpus.split import cut_text, line_rules, plan_chunks
 from bpeflow.corpus.text_rules import TextRules
 
-#: The limit on text that cannot be divided, in bytes, unless a memory limit admits more. Learning takes about 12 bytes
-#: for each of a word, and encoding up to 10. Larger: longer lines and documents are accepted. Smaller: less memory for
-#: damaged input.
-LONGEST_TEXT = 1 << 26
-
 
 @dataclass(frozen=True)
 class CorpusReader:
@@ -29,13 +24,11 @@ class CorpusReader:
     Attributes:
         rules: how text becomes documents, and where they may be cut.
         chunk_size: bytes of text in a chunk, approximately.
-        longest: upper bound on the bytes of text or of a line that cannot be divided. More are an error.
         look: looks at entries that can be read only once.
     """
 
     rules: TextRules
     chunk_size: int
-    longest: int = LONGEST_TEXT
     look: FirstLook | None = None
 
     def read(self, entries: Iterable[InputFile]) -> Iterator[Chunk]:
@@ -71,7 +64,7 @@ class CorpusReader:
                 yield from self.read([item])
 
     def _planned(self, file: InputFile) -> Iterator[Chunk]:
-        return plan_chunks(file, self.chunk_size, self.rules, self.longest)
+        return plan_chunks(file, self.chunk_size, self.rules)
 
     def _streamed(self, entry: InputFile) -> Iterator[StreamChunk]:
         if entry.sampled:
@@ -81,7 +74,7 @@ class CorpusReader:
         return self._cut(entry, self.rules)
 
     def _gathered(self, texts: Iterable[Any], file: InputFile) -> Iterator[StreamChunk]:
-        chunks: Iterator[StreamChunk] = records().record_chunks(texts, file, self.chunk_size, self.rules, self.longest)
+        chunks: Iterator[StreamChunk] = records().record_chunks(texts, file, self.chunk_size, self.rules)
         return chunks
 
     def _cut(self, file: InputFile, rules: TextRules) -> Iterator[StreamChunk]:
@@ -89,9 +82,9 @@ class CorpusReader:
         with open_blocks(file) as blocks:
             blocks.check(self.rules.invalid_utf8)
             if file.format == "jsonl":
-                yield from cut_text(blocks, self.chunk_size, line_rules(rules), self.longest, file.source, "jsonl")
+                yield from cut_text(blocks, self.chunk_size, line_rules(rules), file.source, "jsonl")
             else:
-                yield from cut_text(blocks, self.chunk_size, rules, self.longest, file.source)
+                yield from cut_text(blocks, self.chunk_size, rules, file.source)
 
     # ---- documents one by one ----
 

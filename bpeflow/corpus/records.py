@@ -139,7 +139,7 @@ class RecordBuffer:
 
 
 def record_chunks(
-    texts: Iterable[RecordText], file: InputFile, chunk_size: int, rules: TextRules, longest: int
+    texts: Iterable[RecordText], file: InputFile, chunk_size: int, rules: TextRules
 ) -> Iterator[StreamChunk]:
     """Gather whole documents into chunks of about `chunk_size` bytes.
 
@@ -149,8 +149,7 @@ def record_chunks(
         texts: the documents.
         file: their file.
         chunk_size: bytes of text in a chunk, approximately.
-        rules: what happens to records without a document.
-        longest: upper bound on the bytes of a document that the pattern cannot divide, approximately.
+        rules: what happens to records without a document, and how much of one the pattern may not divide.
 
     Raises:
         CorpusError: more of a document cannot be divided.
@@ -167,8 +166,8 @@ def record_chunks(
         )  # fmt: skip
 
     for number, text in enumerate(texts, 1):
-        if isinstance(text, bytes) and len(text) > longest:
-            _check_words(f"{file.name}: document {number:,}", text, rules, longest)
+        if isinstance(text, bytes) and len(text) > rules.longest:
+            _check_words(f"{file.name}: document {number:,}", text, rules)
         records.add(text)
         size = len(records.data)
         if size >= chunk_size:
@@ -177,10 +176,11 @@ def record_chunks(
     yield chunk(file.weight if has_file else len(records.data))
 
 
-def _check_words(name: str, text: bytes, rules: TextRules, longest: int) -> None:
+def _check_words(name: str, text: bytes, rules: TextRules) -> None:
     """Raise `CorpusError` if a document has an endless word, which counters and encoders would hold as a whole."""
     if (cutter := load_cutter(rules.pretokenizer)) is None:
         return
+    longest = rules.longest
     for start in range(0, len(text) - longest, max(longest // 2, 1)):
         if cutter.find_cut(memoryview(text)[start : start + longest], LOOK_BEHIND) is None:
             raise CorpusError(

@@ -20,7 +20,6 @@ Two facts make it possible to decide this without reading the file from its star
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,7 +28,7 @@ from typing import Literal
 
 from bpeflow._util.text import format_size
 from bpeflow.corpus.documents import Chunk, Delimiters, StreamChunk
-from bpeflow.corpus.files import Blocks, InputFile
+from bpeflow.corpus.files import Blocks, InputFile, convert_errors
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.errors import CorpusError
 from bpeflow.pretokenize.cutter import LOOK_AHEAD, LOOK_BEHIND, Cutter
@@ -43,7 +42,7 @@ LOOK_AHEAD_BYTES = 1 << 20
 WINDOW_BYTES = 64 * 1024
 
 
-def plan_chunks(file: InputFile, chunk_size: int, rules: TextRules, longest: int = sys.maxsize) -> Iterator[Chunk]:
+def plan_chunks(file: InputFile, chunk_size: int, rules: TextRules) -> Iterator[Chunk]:
     """Divide a file, or a part of one, into chunks, in order and without gaps or overlaps.
 
     A chunk ends after the first separator that ends at or after `chunk_size` bytes. The search looks ahead
@@ -59,13 +58,12 @@ def plan_chunks(file: InputFile, chunk_size: int, rules: TextRules, longest: int
         file: the file or the part of one.
         chunk_size: bytes in a chunk, approximately.
         rules: the delimiters, and whether and where a document may be cut.
-        longest: upper bound on the bytes in which no chunk can end, approximately.
 
     Raises:
-        CorpusError: the file has vanished or become shorter since it was found, or no chunk can end within `longest`
-            bytes.
+        CorpusError: the file has vanished or become shorter since it was found, or no chunk can end within the bytes
+            that `rules` allow.
     """
-    with _boundaries(file, rules, longest) as finder:
+    with _boundaries(file, rules) as finder:
         reach = min(chunk_size, LOOK_AHEAD_BYTES)
         offset, stop = file.begin, file.begin + file.weight
         while offset < stop:
@@ -75,42 +73,37 @@ def plan_chunks(file: InputFile, chunk_size: int, rules: TextRules, longest: int
             offset = end
 
 
-def find_boundary(file: InputFile, target: int, rules: TextRules, longest: int = sys.maxsize) -> int:
+def find_boundary(file: InputFile, target: int, rules: TextRules) -> int:
     """Return the position at or soon after `target` where a file may be divided; at the latest, the end of the file.
 
     Args:
         file: the file.
         target: the preferred position.
         rules: as for `plan_chunks`.
-        longest: as for `plan_chunks`.
 
     Raises:
-        CorpusError: the file has vanished or become shorter since it was found, or has no boundary within `longest`
-            bytes.
+        CorpusError: as for `plan_chunks`.
     """
-    with _boundaries(file, rules, longest) as finder:
+    with _boundaries(file, rules) as finder:
         return finder.next_boundary(target, LOOK_AHEAD_BYTES)
 
 
 @contextmanager
-def _boundaries(file: InputFile, rules: TextRules, longest: int) -> Iterator[BoundaryFinder]:
+def _boundaries(file: InputFile, rules: TextRules) -> Iterator[BoundaryFinder]:
     """Open a file to find boundaries in it, and check that it has not become shorter since it was found."""
-    try:
-        with file.open() as stream:
-            found, size = file.size or 0, os.fstat(stream.fileno()).st_size
-            if size < found:
-                raise CorpusError(f"{file.name} shrank from {found:,} to {size:,} bytes; run again when it is complete")
+    with convert_errors(file), file.open() as stream:
+        found, size = file.size or 0, os.fstat(stream.fileno()).st_size
+        if size < found:
+            raise CorpusError(f"{file.name} shrank from {found:,} to {size:,} bytes; run again when it is complete")
 
-            def read_at(start: int, length: int) -> bytes:
-                stream.seek(start)
-                window = stream.read(length)
-                if len(window) < length:
-                    raise CorpusError(f"{file.name} became shorter while it was read; run again when it is complete")
-                return window
+        def read_at(start: int, length: int) -> bytes:
+            stream.seek(start)
+            window = stream.read(length)
+            if len(window) < length:
+                raise CorpusError(f"{file.name} became shorter while it was read; run again when it is complete")
+            return window
 
-            yield BoundaryFinder(file.name, read_at, lambda _: found, rules, longest)
-    except OSError as error:
-        raise CorpusError(f"cannot read {file.name}: {error.strerror}") from error
+        yield BoundaryFinder(file.name, read_at, lambda _: found, rules)
 
 
 def cannot_divide(name: str, start: int, longest: int) -> CorpusError:
@@ -132,15 +125,14 @@ class BoundaryFinder:
         read_at: returns `length` bytes from a position on, which are there.
         fill: makes the text ready to be read up to an end, and returns the end of what is ready. This is less than what
             was asked for only at the end of the text.
-        rules: the delimiters, and whether and where a document may be cut.
-        longest: upper bound on the bytes without a boundary.
+        rules: the delimiters, whether and where a document may be cut, and the upper bound on the bytes without a
+            boundary.
     """
 
     name: str
     read_at: Callable[[int, int], bytes]
     fill: Callable[[int], int]
     rules: TextRules
-    longest: int = sys.maxsize
 
     def __post_init__(self) -> None:
         self._ready = 0
@@ -164,14 +156,15 @@ class BoundaryFinder:
         Raises:
             CorpusError: no boundary is within the upper bound, or the file became shorter.
         """
-        start = target
+        start, limit = target, target + self.rules.longest
         while True:
-            ready = self.fill(start + reach + 1)
+            stop = min(start + reach, limit + 1)
+            ready = self.fill(stop + 1)
             if start >= ready:
                 return ready
-            if start - target > self.longest:
-                raise cannot_divide(self.name, target, self.longest)
-            stop = min(start + reach, ready, target + self.longest + 1)
+            if start > limit:
+                raise cannot_divide(self.name, target, self.rules.longest)
+            stop = min(stop, ready)
             free = self._next_free(max(start - len(self._delimiters.separator_bytes), 0))
             boundary = self._separator_end(free, stop)
             if boundary is None:
@@ -251,7 +244,6 @@ def cut_text(
     blocks: Blocks,
     chunk_size: int,
     rules: TextRules,
-    longest: int,
     source: int = 0,
     holds: Literal["text", "jsonl"] = "text",
 ) -> Iterator[StreamChunk]:
@@ -261,15 +253,14 @@ def cut_text(
         blocks: the stream.
         chunk_size: bytes in a chunk, approximately.
         rules: the delimiters, and whether and where a document may be cut; for lines of JSON `line_rules`.
-        longest: upper bound on the bytes that cannot be divided, in addition to two chunks.
         source: number of the source that the stream belongs to.
         holds: what the chunks hold.
 
     Raises:
-        CorpusError: the text cannot be divided within the upper bound.
+        CorpusError: the text cannot be divided within the bytes that `rules` allow.
     """
     # A boundary depends on bytes before it, too; see `BoundaryFinder.next_boundary`.
-    window = _Window(blocks, longest + 2 * chunk_size, LOOK_BEHIND + 2 * rules.delimiters.longest)
+    window = _Window(blocks, rules.longest + 2 * chunk_size, LOOK_BEHIND + 2 * rules.delimiters.longest)
     finder = BoundaryFinder(blocks.name, window.read_at, window.fill, rules)
     offset = reported = 0  # `reported`: bytes read for the chunks yielded so far
     line = 1

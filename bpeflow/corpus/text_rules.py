@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
+from bpeflow._util.machine import default_memory_limit
 from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy
 from bpeflow.corpus.documents import RECORD_END, Delimiters
 from bpeflow.pretokenize.cutter import Cutter, load_cutter
@@ -17,6 +18,11 @@ from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer
 
 if TYPE_CHECKING:
     from bpeflow.config import CountSettings  # pydantic, which workers do without
+
+#: The limit on text that cannot be divided, in bytes, unless a memory limit admits more. Learning takes about 12 bytes
+#: for each of a word, and encoding up to 10. Larger: longer lines and documents are accepted. Smaller: less memory for
+#: damaged input.
+LONGEST_TEXT = 1 << 26
 
 #: The remedy for documents that are not UTF-8.
 UTF8_REMEDY = "use invalid_utf8='replace' to put U+FFFD there, or invalid_utf8='skip' to leave out such documents"
@@ -103,6 +109,7 @@ class TextRules:
         bad_records: how to handle records without text.
         keep_separator: whether a separator inside a record, where it ends no document, is ordinary text. By default it
             is removed, as a special token is.
+        longest: upper bound on the bytes of a text or a line that cannot be divided (see `bounded`). More are an error.
     """
 
     pretokenizer: Pretokenizer
@@ -111,17 +118,29 @@ class TextRules:
     sources: Sequence[Source] = (Source(),)
     bad_records: BadRecordsPolicy = "error"
     keep_separator: bool = False
+    longest: int = LONGEST_TEXT
 
     @classmethod
     def of(cls, settings: CountSettings, sources: Sequence[Source]) -> TextRules:
         """Return the rules that settings describe. Raises `PatternError` or `ConfigError` if they are invalid."""
-        return cls(
+        rules = cls(
             load_pretokenizer(settings.pattern, settings.unmatched, settings.normalizer),
             Delimiters(settings.document_separator, settings.special_tokens),
             settings.invalid_utf8,
             sources,
             settings.bad_records,
         )
+        return rules.bounded(settings.memory_limit)
+
+    def bounded(self, memory_limit: int | None = None) -> TextRules:
+        """Return the rules with the upper bound on text that cannot be divided, under a memory limit, if one is set.
+
+        If the pattern divides documents, such a text is a long word. Other documents are longer, so half of the
+        available memory is the limit by default.
+        """
+        if memory_limit is None and self.cutter is None:
+            memory_limit = default_memory_limit()
+        return replace(self, longest=max((memory_limit or 0) // 16, LONGEST_TEXT))
 
     @cached_property
     def scanner(self) -> Scanner:

@@ -26,10 +26,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bpeflow._util.machine import available_memory
-from bpeflow.corpus.reader import LONGEST_TEXT
-from bpeflow.corpus.text_rules import TextRules
-
 #: The smallest share of a process: the smallest tables and buffers together.
 MIN_SHARE = 1 << 20
 
@@ -81,19 +77,3 @@ class MemoryBudget:
     def buffer_size(self, files: int) -> int:
         """Return the size of the buffer of each of `files` files that a merger reads at the same time."""
         return min(max(self.merger // 4 // max(files, 1), _MIN_BUFFER), _MAX_BUFFER)
-
-
-def longest_text(rules: TextRules, limit: int | None = None) -> int:
-    """Return the maximum length of a text that cannot be divided, under a memory limit, if one is set.
-
-    If the pattern divides documents, such a text is a long word, for each of whose bytes learning takes about 12. Other
-    documents are longer, so half of the available memory is the limit by default.
-    """
-    if limit is None and rules.cutter is None:
-        limit = default_limit()
-    return max((limit or 0) // 16, LONGEST_TEXT)
-
-
-def default_limit() -> int:
-    """Return half of the available memory. The rest is for other programs and for what the limit does not cover."""
-    return available_memory() // 2

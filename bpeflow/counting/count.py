@@ -7,20 +7,18 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from bpeflow._util.delimiters import END_OF_DOCUMENT
-from bpeflow._util.machine import available_cores
+from bpeflow._util.machine import available_cores, default_memory_limit
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus.checks import FirstLook, report_unmatched, warn_of_empty_sources, why_nothing
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.sources import Corpus, check_unchanged, find_corpus, split_off_documents
-from bpeflow.corpus.split import find_boundary
 from bpeflow.corpus.text_rules import TextRules
-from bpeflow.counting.budget import default_limit
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import SUBFOLDER, Fingerprint, has_segments, remove_segments
 from bpeflow.counting.merger import CountMerger, reduce_shards
@@ -181,7 +179,7 @@ class CorpusCounter:
         total = None if self.corpus.main_process_only else self.total_bytes  # unknown for an iterable or standard input
         runner = PipelineRunner(build, total, observer, on_sample, sample_interval)
         shared = SharedTables(build.mergers)
-        segments = self._segments(build, cluster)
+        segments = self._segments(cluster)
         with explain_memory_error("counting the corpus", _MEMORY_REMEDY), removed_at_end(self.scratch):
             if look is not None:
                 look.look_at(self.corpus.entries)
@@ -282,20 +280,19 @@ class CorpusCounter:
             raise ConfigError("out_dir is missing: engines other than local need a folder that all nodes share")
         self.corpus.check_distributable()
 
-    def _segments(self, build: PipelineBuilder, cluster: ClusterCounting | None) -> SegmentFolder | None:
+    def _segments(self, cluster: ClusterCounting | None) -> SegmentFolder | None:
         """Return the folder for segments; None if the corpus is to be counted in one go."""
         folder, size = self._segments_folder, int(self.settings.segment_size)
         if folder is None or self.corpus.main_process_only:  # can be read only once, so no other run could resume it
             return None
         if cluster is not None:
-            size, build = cluster.segment_size(self.total_bytes, size), cluster.in_tasks(build)
+            size = cluster.segment_size(self.total_bytes, size)
         elif self.total_bytes <= size and not has_segments(folder):
             return None
         from bpeflow.corpus.plan import SegmentPlan  # for large corpora only
         from bpeflow.counting.segments import SegmentFolder
 
-        boundary = partial(find_boundary, rules=self.rules, longest=build.longest_text)
-        return SegmentFolder(folder, SegmentPlan(self.corpus.entries, size, boundary), self.fingerprint)
+        return SegmentFolder(folder, SegmentPlan(self.corpus.entries, size, self.rules), self.fingerprint)
 
     def _builder(self, executor: Executor, look: FirstLook | None) -> PipelineBuilder:
         counters = self._counters() if executor == "threads" else self.settings.num_counter or available_cores()
@@ -304,7 +301,7 @@ class CorpusCounter:
             settings=self.settings,
             rules=self.rules,
             scratch=self.scratch,
-            limit=int(self.settings.memory_limit or default_limit()),
+            limit=int(self.settings.memory_limit or default_memory_limit()),
             counters=counters,
             mergers=min(mergers, PARTITIONS),
             executor=executor,

@@ -23,7 +23,7 @@ from bpeflow.corpus.files import InputFile
 from bpeflow.corpus.reader import CorpusReader
 from bpeflow.corpus.sources import longest_first, stream_parts
 from bpeflow.corpus.text_rules import TextRules
-from bpeflow.counting.budget import MemoryBudget, longest_text
+from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.counter import ChunkCounter
 from bpeflow.counting.merger import CountMerger
 from bpeflow.counting.report import Stages, combine_stages
@@ -143,11 +143,6 @@ class PipelineBuilder:
         """The shares of the memory limit when a corpus is counted."""
         return MemoryBudget.share(self.limit, self.counters, self.mergers)
 
-    @property
-    def longest_text(self) -> int:
-        """The longest text that cannot be divided."""
-        return longest_text(self.rules, self.settings.memory_limit)
-
     def counting(self, entries: Sequence[InputFile], shared: SharedTables | None = None) -> Pipeline:
         """Return a pipeline that counts these entries of the corpus.
 
@@ -157,7 +152,7 @@ class PipelineBuilder:
         shared = shared if in_process else None
         queue = partial(QueueSpec, max_items=QUEUE_ITEMS, max_bytes=QUEUE_BYTES)
         chunk_size = memory.chunk_size(int(self.settings.chunk_size))
-        reader = CorpusReader(self.rules, chunk_size, self.longest_text, self.look)
+        reader = CorpusReader(self.rules, chunk_size, self.look)
         read = partial(reader.read, entries) if in_process else partial(reader.plan, longest_first(entries))
         counter = ChunkCounter(self.rules, self.mergers, memory, self.scratch, shared, self.units)
         stages = [

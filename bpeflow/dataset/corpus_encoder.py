@@ -24,7 +24,6 @@ from bpeflow.corpus.open_chunk import ChunkBuffer, OpenChunk, open_chunk
 from bpeflow.corpus.reader import CorpusReader
 from bpeflow.corpus.sources import Corpus
 from bpeflow.corpus.text_rules import TextRules
-from bpeflow.counting.budget import longest_text
 from bpeflow.dataset.token_file import Ids
 from bpeflow.dataset.token_writer import TokenSetWriter
 from bpeflow.errors import InvalidTextError, PatternTimeoutError, UnmatchedTextError
@@ -264,7 +263,7 @@ class CorpusEncoder:
         small = self.corpus.main_process_only or self.corpus.known_bytes <= SMALL_INPUT
         use_threads = self._releases_lock or self.num_threads == 1 or small
         workers = self.num_threads if self._releases_lock or not use_threads else 1
-        reader = CorpusReader(self.encoder.rules, self.step, longest_text(self.encoder.rules), self.look)
+        reader = CorpusReader(self.encoder.rules, self.step, self.look)
         pipeline = Pipeline(
             flow.Source("chunk reader", partial(_numbered_chunks, reader, self.corpus.entries, begin)),
             [

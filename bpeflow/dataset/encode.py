@@ -279,7 +279,7 @@ def _text_rules(tokenizer: Tokenizer, settings: EncodeSettings, sources: Sequenc
     delimiters = Delimiters(separator, [] if settings.special_tokens_as_text else special_tokens)
     return TextRules(
         tokenizer._pretokenizer, delimiters, settings.invalid_utf8, sources, settings.bad_records, keep_separator=True
-    )
+    ).bounded()
 
 
 def _choose_end_token(tokenizer: Tokenizer, end_token: str | None, separator: str | None) -> str | None:

@@ -10,7 +10,6 @@ import os
 import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from secrets import token_hex
@@ -19,7 +18,6 @@ from bpeflow._util.atomic import name_errors
 from bpeflow.corpus.files import InputFile
 from bpeflow.corpus.plan import SegmentPlan
 from bpeflow.corpus.sources import Corpus, check_unchanged
-from bpeflow.corpus.split import find_boundary
 from bpeflow.counting.cluster import OTHER_FILE_REMEDY, connect, task_folder
 from bpeflow.dataset.corpus_encoder import CorpusEncoder, EncodedChunk, Place
 from bpeflow.dataset.token_set import TokenSet
@@ -73,8 +71,7 @@ def encoded_chunks(work: CorpusEncoder, tokens: TokenSet, begin: Place) -> Itera
 
 def _parts(work: CorpusEncoder, size: int) -> Iterator[list[InputFile]]:
     """Divide a corpus into parts of about `size` bytes."""
-    boundary = partial(find_boundary, rules=work.encoder.rules)
-    return SegmentPlan([entry.absolute() for entry in work.corpus.entries], size, boundary).parts()
+    return SegmentPlan([entry.absolute() for entry in work.corpus.entries], size, work.encoder.rules).parts()
 
 
 def _read_chunks(path: Path) -> Iterator[EncodedChunk]:

@@ -21,7 +21,6 @@ from bpeflow.config.settings import UNNAMED_SOURCE
 from bpeflow.corpus.open_chunk import open_chunk
 from bpeflow.corpus.reader import CorpusReader
 from bpeflow.corpus.sources import DOCUMENTS, check_rereadable, each_document_once, split_off_documents
-from bpeflow.counting.budget import longest_text
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.dataset.corpus_encoder import ChunkEncoder
 from bpeflow.dataset.evaluation_report import CorpusText, Evaluation, EvaluationReport
@@ -257,7 +256,7 @@ def _seconds_per_byte(tokenizer: Tokenizer, counter: CorpusCounter) -> float:
     """Return the time that a tokenizer takes for a byte of text on one thread, without reading."""
     rules = replace(counter.rules, keep_separator=True)
     encoder = ChunkEncoder(tokenizer, rules, None)
-    chunks = CorpusReader(rules, _CHUNK_SIZE, longest_text(rules)).read(counter.corpus.entries)
+    chunks = CorpusReader(rules, _CHUNK_SIZE).read(counter.corpus.entries)
     opened = [open_chunk(chunk, rules) for chunk in islice(chunks, _CHUNKS)]
     started = perf_counter()
     size = sum(encoder.encode_text(chunk).statistics.bytes for chunk in opened)

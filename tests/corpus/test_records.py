@@ -278,8 +278,7 @@ def test_an_exception_of_the_iterable_reaches_the_caller() -> None:
 def test_an_endless_word_in_a_document_is_refused_and_other_long_documents_are_not(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bpeflow.counting.pipelines.longest_text", lambda *_: 1000)
-    monkeypatch.setattr("bpeflow.dataset.corpus_encoder.longest_text", lambda *_: 1000)
+    monkeypatch.setattr("bpeflow.corpus.text_rules.LONGEST_TEXT", 1000)
     tokenizer = bpeflow.Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
 
     def corpus(text: str) -> Any:

@@ -8,7 +8,8 @@ import sys
 import psutil
 import pytest
 
-from bpeflow.counting.budget import MIN_SHARE, MemoryBudget, default_limit
+from bpeflow._util.machine import default_memory_limit
+from bpeflow.counting.budget import MIN_SHARE, MemoryBudget
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured as on Linux")
@@ -37,7 +38,7 @@ def test_ample_memory_does_not_reduce_the_chunk_size() -> None:
 
 
 def test_the_default_is_half_of_what_is_available() -> None:
-    assert 0 < default_limit() <= psutil.virtual_memory().total // 2
+    assert 0 < default_memory_limit() <= psutil.virtual_memory().total // 2
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured as on Linux")
@@ -45,9 +46,9 @@ def test_the_default_is_half_of_what_is_available() -> None:
 def test_process_limits_limit_the_default(limit: str) -> None:
     script = f"""
 import resource
-from bpeflow.counting.budget import default_limit
+from bpeflow._util.machine import default_memory_limit
 resource.setrlimit(resource.{limit}, (1 << 30, 1 << 30))
-print(default_limit())
+print(default_memory_limit())
 """
     printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert 1 << 27 < int(printed) < 1 << 29, "half of 1 GB, minus the memory that the process already has"

@@ -195,7 +195,7 @@ def test_a_sample_is_the_one_that_training_draws(
 
 
 def test_text_that_cannot_be_divided_has_a_limit(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bpeflow.dataset.corpus_encoder.longest_text", lambda _: 10_000)
+    monkeypatch.setattr("bpeflow.corpus.text_rules.LONGEST_TEXT", 10_000)
     out.parent.mkdir()
     text = b"a" * 600_000
     (plain := tmp_path / "long.txt").write_bytes(text)
