@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from bpeflow.config import Settings, make_settings, replace
+from bpeflow.config import Settings, make_settings, override
 from bpeflow.corpus.files import STDIN
 from bpeflow.corpus.sources import DOCUMENTS
 from bpeflow.counting.counts import PretokenCounts
@@ -38,7 +38,6 @@ from bpeflow.run_dir.layout import (
 )
 from bpeflow.run_dir.run_dir import RunDir, publish_results, remove_unfinished
 from bpeflow.run_dir.run_files import (
-    RecordedRun,
     RunReport,
     check_counts,
     check_same_settings,
@@ -63,7 +62,7 @@ def make_run_settings(values: Mapping[str, Any]) -> Settings:
     no such run, or its folder alone is not enough to resume it.
     """
     if (folder := _folder_to_resume(values)) is not None:
-        values = replace(_own_settings(folder), values)
+        values = override(_own_settings(folder), values)
     return make_settings(Settings, values)
 
 
@@ -83,17 +82,17 @@ def _folder_to_resume(values: Mapping[str, Any]) -> Path | None:
     return Path(out_dir).expanduser() if isinstance(out_dir, str | Path) else None
 
 
-def recorded_run(folder: Path) -> RecordedRun | None:
-    """Return the record of the unfinished run in a folder, or else what the latest report says of its run, if any."""
-    if record := read_record(folder):
-        return record
+def recorded_run(folder: Path) -> RunReport | None:
+    """Return the first report of the unfinished run in a folder, or else what its latest report says, if any."""
+    if begun := read_record(folder):
+        return begun
     unfinished = folder / UNFINISHED
     report = read_report(unfinished, DONE_FILE) or read_report(unfinished) or read_report(folder)
     if report is None:
         return None
-    counts = None if (folder / COUNTS_FILE).exists() else report.counts
     settings = report.settings | {"resume": False, "overwrite": False, "restart": False}
-    return RecordedRun(settings, str(Path.cwd()), counts)
+    counts = None if (folder / COUNTS_FILE).exists() else report.counts
+    return replace(report, settings=settings, started_in=str(Path.cwd()), counts=counts)
 
 
 def _own_settings(folder: Path) -> dict[str, Any]:
@@ -128,7 +127,7 @@ def _own_settings(folder: Path) -> dict[str, Any]:
     return record.settings
 
 
-def _paths(record: RecordedRun) -> Iterator[str]:
+def _paths(record: RunReport) -> Iterator[str]:
     """Yield the paths in a run's settings that it reads or spills to."""
     settings = record.settings
     yield from settings["input"]

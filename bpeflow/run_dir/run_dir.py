@@ -45,7 +45,7 @@ from bpeflow.run_dir.layout import (
     same_folder,
 )
 from bpeflow.run_dir.lock import RunLock
-from bpeflow.run_dir.run_files import RunReport, read_report, record_run
+from bpeflow.run_dir.run_files import RunReport, read_report, start_report
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +123,9 @@ class RunDir:
             _remove(self.unfinished, stale)
             record = self.unfinished / SETTINGS_FILE
             self._earlier_record = record.read_bytes() if record.exists() else None
-            record_run(self.unfinished, settings, counts)
+            report = start_report(settings)
+            again = report.settings | {"resume": False, "restart": False}  # for a run that resumes this one
+            replace(report, settings=again, counts=counts).write(record)
             self._began = True
             self._counts_stay = counts is None or same_folder(Path(counts).parent, self.path)
 

@@ -1,4 +1,4 @@
-"""The JSON files of a run, with checksums: ``run.json`` is a `RunReport`, ``settings.json`` a `RecordedRun`.
+"""The JSON files of a run, with checksums: ``run.json`` is a `RunReport`, and ``settings.json`` is one at its start.
 
 ``merges.partial`` is a `MergeCheckpoint`: the merges learned so far. A run that resumes encodes the pre-tokens with
 them, which gives the same result on the same counts as learning without interruption.
@@ -107,6 +107,7 @@ class RunReport:
 
     Attributes:
         settings: the run's settings as JSON values.
+        started_in: the folder that its relative paths are relative to; None in reports of earlier versions.
         corpus, counting: None where counts were given from elsewhere and nothing is known of their corpus.
         counts: the counts that were given, if the run did not count itself.
         resumed: the file of finished counts from which the run was resumed.
@@ -122,6 +123,7 @@ class RunReport:
     bpeflow: str
     command: tuple[str, ...]
     settings: dict[str, Any]
+    started_in: str | None = None
     versions: Versions
     corpus: CorpusReport | None = None
     counting: CountingReport | None = None
@@ -150,6 +152,7 @@ def start_report(settings: Settings) -> RunReport:
         bpeflow=__version__,
         command=tuple(sys.argv),
         settings=settings.to_json(),
+        started_in=str(Path.cwd()),
         versions=Versions(
             python=".".join(map(str, sys.version_info[:3])),
             numpy=np.__version__,
@@ -211,32 +214,12 @@ def check_counts(report: RunReport | None, counts: PretokenCounts, path: Path) -
         )
 
 
-@dataclass(frozen=True)
-class RecordedRun:
-    """The record of a run."""
-
-    settings: dict[str, Any]  # as JSON values
-    started_in: str  # the folder that its relative paths are relative to
-    counts: str | None = None  # from elsewhere, if it learns from such
-
-
-def record_run(unfinished: Path, settings: Settings, counts: str | None = None) -> None:
-    """Record the settings of a run, durably. Raises `OSError`."""
-    values = settings.to_json() | {"resume": False, "restart": False}
-    write_json(unfinished / SETTINGS_FILE, vars(RecordedRun(values, str(Path.cwd()), counts)))
-
-
-def read_record(folder: Path) -> RecordedRun | None:
-    """Read the record of a folder's unfinished run; None if there is none. Raises `ResumeError` if it is damaged."""
-    path = folder / UNFINISHED / SETTINGS_FILE
+def read_record(folder: Path) -> RunReport | None:
+    """Read the settings of a folder's unfinished run; None if there is none. Raises `ResumeError` if damaged."""
     try:
-        return RecordedRun(**read_json(path))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError, TypeError) as error:
-        raise ResumeError(
-            f"{path} is damaged ({error}): delete it, and repeat the settings of the run to resume it"
-        ) from None
+        return read_report(folder / UNFINISHED, SETTINGS_FILE)
+    except FormatError as error:
+        raise ResumeError(f"{error}: delete it, and repeat the settings of the run to resume it") from None
 
 
 # ---- merges learned so far ----

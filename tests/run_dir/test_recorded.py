@@ -122,7 +122,7 @@ def test_settings_are_complete_or_refused(corpus: Path, tmp_path: Path, monkeypa
     with pytest.raises(ResumeError, match="can be read only once"):
         bpeflow.train({**own, "out_dir": str(tmp_path / "once")})
     record.write_text(record.read_text().replace("cl100k", "gpt2"))
-    with pytest.raises(ResumeError, match=r"settings\.json is damaged"):
+    with pytest.raises(ResumeError, match=r"settings\.json: damaged"):
         bpeflow.train({**own, "out_dir": str(tmp_path / "once")})
 
 
