@@ -87,8 +87,8 @@ def run_compare(options: Namespace) -> None:
     """Compare backends."""
     available = [backend.name for backend in BACKENDS if backend.unavailable() is None]
     entrants = contenders(options.backends or available, options.threads or [available_cores()])
-    counts, path, earlier = read_counts(options.counts)
-    settings = settings_for_learning(earlier, path, options.counts, options.config, settings_of(options))
+    saved = read_counts(options.counts)
+    counts, settings = saved.counts, settings_for_learning(saved, options.config, settings_of(options))
     settings, base = resolve_initial(settings)
     set_up_logging(options.quiet)
     if any(contender.backend == "python" for contender in entrants) and not options.backends:
@@ -97,7 +97,7 @@ def run_compare(options: Namespace) -> None:
     if options.json:
         figures = {
             **{name: value for name, value in asdict(start_report(settings)).items() if value is not None},
-            "counts": str(path),
+            "counts": str(saved.path),
             "distinct_pretokens": len(counts),
             "merges": len(learned),
             "contenders": [contender.to_dict() for contender in entrants],

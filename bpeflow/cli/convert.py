@@ -76,6 +76,6 @@ def counts_parser() -> Parser:
 
 def run_counts(options: Namespace) -> None:
     """Convert counts."""
-    counts, _, _ = read_counts(options.source)
+    counts = read_counts(options.source).counts
     counts.write(options.target)
     print(f"{options.target}: {len(counts):,} distinct pre-tokens, {counts.total:,} in total")  # noqa: T201

@@ -11,17 +11,17 @@ from bpeflow.cli.parser import Parser, add_counts_flag
 from bpeflow.cli.progress import run_training
 from bpeflow.cli.settings import NOT_REPEATED, add_run_flags, settings_of
 from bpeflow.config import COUNT_ONLY, Settings, load_values, make_settings, override, replace
-from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
 from bpeflow.run_dir.layout import COUNTS_FILE, Phase, phase_of
 from bpeflow.run_dir.resume import (
+    SavedCounts,
     counts_to_resume,
     folder_of_counts,
     has_tokenizer,
+    load_counts,
     recorded_run,
     why_nothing_finished,
 )
-from bpeflow.run_dir.run_files import RunReport, check_counts, read_report
 from bpeflow.training.train import train_from_counts
 
 _DESCRIPTION = """\
@@ -61,42 +61,31 @@ def run_merge(options: Namespace) -> None:
 
 def merge(source: Path, config: Path | None, overrides: Mapping[str, Any], quiet: bool) -> None:
     """Learn merges from the counts at `source` and write the run folder."""
-    counts, path, earlier = read_counts(source)
-    if path.suffix == ".npz":
-        counts.kept_in(path)
-    settings = settings_for_learning(earlier, path, source, config, overrides)
-    counts_path = str(source / COUNTS_FILE if source.is_dir() else source)  # their final place
-    run_training(
-        settings,
-        quiet,
-        lambda observer: train_from_counts(counts, settings, observer, earlier, path.parent, counts_path),
-    )
+    saved = read_counts(source)
+    settings = settings_for_learning(saved, config, overrides)
+    run_training(settings, quiet, lambda observer: train_from_counts(saved, settings, observer))
 
 
-def read_counts(source: Path) -> tuple[PretokenCounts, Path, RunReport | None]:
-    """Read counts from a file or a run folder, with their path and the report of the run that made them, if any."""
+def read_counts(source: Path) -> SavedCounts:
+    """Read counts from a file or a run folder."""
     path = folder_of_counts(source) / COUNTS_FILE if source.is_dir() else source
     if not path.is_file():
         is_begun = source.is_dir() and phase_of(source) > Phase.STARTED
         why = why_nothing_finished(source) if is_begun else "give a run folder with counts, or counts as .npz or .tsv"
         raise ConfigError(f"no counts at {path}: {why}")
-    counts = PretokenCounts.read(path)
-    earlier = read_report(path.parent)
-    check_counts(earlier, counts, path)
-    return counts, path, earlier
+    return load_counts(path)
 
 
-def settings_for_learning(
-    earlier: RunReport | None, path: Path, source: Path, config: Path | None, overrides: Mapping[str, Any]
-) -> Settings:
+def settings_for_learning(saved: SavedCounts, config: Path | None, overrides: Mapping[str, Any]) -> Settings:
     """Return the settings of the run that counted, overridden by a config and by flags that concern learning."""
     if ignored := [key for key in overrides if key.partition(".")[0] in COUNT_ONLY]:
         raise ConfigError(f"{ignored[0]} {NOT_REPEATED}")
-    values: dict[str, Any] = {"input": str(path)}
-    folder = source if source.is_dir() else path.parent
-    if earlier is not None:
+    values: dict[str, Any] = {"input": str(saved.path)}
+    folder = saved.place.parent
+    if saved.report is not None:
         known = Settings.model_fields.keys() - {"engine"}  # a run of another version may have others
-        values |= {key: value for key, value in earlier.settings.items() if key in known} | {"out_dir": str(folder)}
+        counted_with = {key: value for key, value in saved.report.settings.items() if key in known}
+        values |= counted_with | {"out_dir": str(folder)}
     values |= {"resume": False, "restart": False, "overwrite": False}  # flags of that run, not of this one
     given = load_values(config)
     out_dir = overrides.get("out_dir")
@@ -106,7 +95,7 @@ def settings_for_learning(
         values = {key: value for key, value in values.items() if key not in ("pattern", "transition_size")}
     values = replace(values, {key: value for key, value in given.items() if key not in COUNT_ONLY})
     settings = make_settings(Settings, {**override(values, overrides), "skip_merge": False})
-    if out_dir is None and settings.out_dir == path.parent and has_tokenizer(folder):
+    if out_dir is None and settings.out_dir == saved.path.parent and has_tokenizer(folder):
         return settings.model_copy(update={"out_dir": _beside(folder, settings.sizes[-1])})
     return settings
 

@@ -39,7 +39,6 @@ from bpeflow.run_dir.layout import (
 from bpeflow.run_dir.run_dir import RunDir, publish_results, remove_unfinished
 from bpeflow.run_dir.run_files import (
     RunReport,
-    check_counts,
     check_same_settings,
     read_record,
     read_report,
@@ -247,12 +246,42 @@ def has_tokenizer(folder: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class EarlierCounts:
-    """The counts of an earlier run in the folder."""
+class SavedCounts:
+    """Counts in a file, usually of an earlier run.
+
+    Attributes:
+        counts: the counts.
+        path: the file.
+        report: the report of the run that made them; None if it is unknown.
+    """
 
     counts: PretokenCounts
-    report: RunReport  # of the run that made them
-    finished: bool  # that run
+    path: Path
+    report: RunReport | None
+
+    @property
+    def finished(self) -> bool:
+        """Whether that run is finished."""
+        return self.path.parent.name != UNFINISHED
+
+    @property
+    def place(self) -> Path:
+        """Where the file is, or will be when the run is finished."""
+        return self.path if self.finished else self.path.parents[1] / self.path.name
+
+
+def load_counts(path: Path) -> SavedCounts:
+    """Read counts. Raises `FormatError` if they are damaged, or the report in their folder describes other counts."""
+    counts, report = PretokenCounts.read(path), read_report(path.parent)
+    if path.suffix == ".npz":
+        counts.kept_in(path)
+    corpus = report and report.corpus
+    if report and (not corpus or (corpus.pretokens, corpus.distinct_pretokens) != (counts.total, len(counts))):
+        raise FormatError(
+            f"{path.parent / REPORT_FILE} describes other counts than {path}. Move the counts to a folder of their "
+            "own, and give special_tokens and every setting that differs from its default"
+        )
+    return SavedCounts(counts, path, report)
 
 
 def folder_of_counts(run_dir: Path) -> Path:
@@ -266,7 +295,7 @@ def folder_of_counts(run_dir: Path) -> Path:
     return run_dir / UNFINISHED if has_counts(run_dir / UNFINISHED) else run_dir
 
 
-def find_counts(settings: Settings, fingerprint: Fingerprint, two_stages: bool = False) -> EarlierCounts | None:
+def find_counts(settings: Settings, fingerprint: Fingerprint, two_stages: bool = False) -> SavedCounts | None:
     """Return the counts of an earlier run in `out_dir`; None if the corpus is to be counted (on), or without `resume`.
 
     Raises `ResumeError` if the counts are of another corpus, of other settings, or damaged, and `AlreadyExistsError`.
@@ -289,12 +318,12 @@ def find_counts(settings: Settings, fingerprint: Fingerprint, two_stages: bool =
         if not may_replace:
             refuse_to_replace(folder)
         log.info("%s has no run to resume: starting from the beginning", folder)
-    elif not (may_replace or found.report.learning or settings.skip_merge):
+    elif not (may_replace or (found.report and found.report.learning) or settings.skip_merge):
         refuse_to_replace(folder, counts_stay=True)
     return found
 
 
-def _read_counts(folder: Path, fingerprint: Fingerprint) -> EarlierCounts | None:
+def _read_counts(folder: Path, fingerprint: Fingerprint) -> SavedCounts | None:
     path = folder / COUNTS_FILE
     try:
         report = read_report(folder)
@@ -305,21 +334,16 @@ def _read_counts(folder: Path, fingerprint: Fingerprint) -> EarlierCounts | None
                 f"the run in {folder} counted something else ({'; '.join(changes)}). Undo the change to resume it, or "
                 f"start over with {start_over(folder)} or in another out_dir"
             )
-        counts = PretokenCounts.load(path)
-        counts.kept_in(path)
-        check_counts(report, counts, path)
+        return load_counts(path)
     except FormatError as error:
         raise ResumeError(f"{error}. To count again, use {start_over(folder)}") from error
-    return EarlierCounts(counts, report, finished=folder.name != UNFINISHED)
 
 
-def find_learned(
-    settings: Settings, learning: Mapping[str, Any], counts_in: Path | None, counted: RunReport | None
-) -> RunReport | None:
+def find_learned(settings: Settings, learning: Mapping[str, Any], saved: SavedCounts) -> RunReport | None:
     """With `resume`, return the report of a finished run in `out_dir` that has learned what `settings` ask for.
 
-    `learning` is their `learning_fingerprint`, `counted` the report of the run that made the counts, if it is known.
-    Raises `ResumeError` if that run learned merges with other settings, and `AlreadyExistsError`.
+    `learning` is their `learning_fingerprint`. Raises `ResumeError` if that run learned merges with other settings, and
+    `AlreadyExistsError`.
     """
     folder = settings.out_dir
     if not settings.resume or folder is None:
@@ -327,12 +351,12 @@ def find_learned(
     phase = phase_of(folder)
     if phase > Phase.STARTED or (phase is Phase.STARTED and settings.overwrite):
         return None
-    report = read_report(folder)
+    report, counted = read_report(folder), saved.report
     same = report and counted and (report.corpus, report.counting) == (counted.corpus, counted.counting)
     if report and report.learning and same:
         return report if nothing_left(settings, learning, report) else None
     if not settings.overwrite:
-        refuse_to_replace(folder, counts_stay=same_folder(counts_in, folder))
+        refuse_to_replace(folder, counts_stay=same_folder(saved.path.parent, folder))
     return None
 
 

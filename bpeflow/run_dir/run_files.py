@@ -202,18 +202,6 @@ def _report_adapter() -> TypeAdapter[RunReport]:
     return TypeAdapter(RunReport)  # slow
 
 
-def check_counts(report: RunReport | None, counts: PretokenCounts, path: Path) -> None:
-    """Raise `FormatError` if the report in the folder of these counts describes other counts."""
-    if report is None:
-        return
-    corpus = report.corpus
-    if corpus is None or (corpus.pretokens, corpus.distinct_pretokens) != (counts.total, len(counts)):
-        raise FormatError(
-            f"{path.parent / REPORT_FILE} describes other counts than {path}. Move the counts to a folder of their "
-            "own, and give special_tokens and every setting that differs from its default"
-        )
-
-
 def read_record(folder: Path) -> RunReport | None:
     """Read the settings of a folder's unfinished run; None if there is none. Raises `ResumeError` if damaged."""
     try:

@@ -38,6 +38,7 @@ from bpeflow.run_dir.layout import (
     vocab_subfolder,
 )
 from bpeflow.run_dir.resume import (
+    SavedCounts,
     find_counts,
     find_learned,
     learned_tokenizer,
@@ -184,26 +185,19 @@ def train(
         return _Training(settings, base, watching or Observer()).of_corpus(documents)
 
 
-def train_from_counts(
-    counts: PretokenCounts,
-    settings: Settings,
-    observer: Observer | None = None,
-    earlier: RunReport | None = None,
-    counted_in: Path | None = None,
-    counts_path: str | None = None,
-) -> TrainResult:
+def train_from_counts(saved: SavedCounts, settings: Settings, observer: Observer) -> TrainResult:
     """Learn and write the vocabularies that `settings` ask for from existing counts; raises as `train` does.
 
-    `counts_path` names the counts in the report, and `counted_in` is their folder. If that is an unfinished run in
-    `out_dir`, the counts are published with the results. The description of the corpus is copied from `earlier`, the
-    report of the run that counted.
+    If the counts are of an unfinished run in `out_dir`, they are published with the results. The description of the
+    corpus is copied from the report of the run that counted.
     """
+    counts = saved.counts
     if not len(counts):
-        raise ConfigError(f"{counts_path or 'the counts'}: no pre-tokens, so there is nothing to learn from")
+        raise ConfigError(f"{saved.place}: no pre-tokens, so there is nothing to learn from")
     if counts.pattern is not None and not settings.superwords:  # the counts know it better than unused settings
         counted_with = {"pattern": counts.pattern, "unmatched": counts.unmatched, "normalizer": counts.normalizer}
         settings = settings.model_copy(update=counted_with)
-    return _Training(settings, None, observer or Observer()).of_counts(counts, earlier, counted_in, counts_path)
+    return _Training(settings, None, observer).of_counts(saved)
 
 
 @takes_settings
@@ -297,14 +291,11 @@ class _Training:
                 self._cut = choose_cut(self._base, settings, corpus, text_bytes, documents)
             if found is None:
                 counts, report = self._count(corpus, folder)
-            elif found.finished and nothing_left(settings, self._fingerprint, found.report):
+            elif found.finished and found.report and nothing_left(settings, self._fingerprint, found.report):
                 return self._finished(folder.path, found.report, found.counts)
             else:
                 folder.begin(settings, stale=RUN_FILES if found.finished else VOCAB_FILES)
-                earlier, counts = found.report, found.counts
-                report = replace(
-                    start_report(settings), corpus=earlier.corpus, counting=earlier.counting, resumed=COUNTS_FILE
-                )
+                counts, report = found.counts, replace(self._report_of(found), resumed=COUNTS_FILE)
             while isinstance(result := self._learn(counts, report, folder), int):
                 folder.begin(settings, stale=(REPORT_FILE, COUNTS_FILE, CHECKPOINT_FILE))
                 if self._cut is not None and counts.cut is not None:
@@ -327,11 +318,14 @@ class _Training:
         self._first_stage = first_stage
         self._base = with_second_pattern(first_stage, self._settings)
 
-    def of_counts(
-        self, counts: PretokenCounts, earlier: RunReport | None, counted_in: Path | None, counts_path: str | None
-    ) -> TrainResult:
-        """Learn from counts, with the arguments of `train_from_counts`."""
-        settings = self._settings
+    def _report_of(self, saved: SavedCounts) -> RunReport:
+        """Return the first report of a run that learns from counts."""
+        report, earlier = start_report(self._settings), saved.report
+        return replace(report, corpus=earlier.corpus, counting=earlier.counting) if earlier else report
+
+    def of_counts(self, saved: SavedCounts) -> TrainResult:
+        """Learn from counts."""
+        settings, counts, counted_in = self._settings, saved.counts, saved.path.parent
         if settings.superwords:
             check_second_pattern(settings, counts.pattern)
         if settings.superwords and self._base is None:
@@ -340,19 +334,17 @@ class _Training:
             completes = same_folder(counted_in, folder.unfinished)
             if folder.path is not None:
                 make_way(folder.path, settings, counts=False, counts_in=counted_in)
-                if finished := find_learned(settings, self._fingerprint, counted_in, earlier):
+                if finished := find_learned(settings, self._fingerprint, saved):
                     return self._finished(folder.path, finished, counts)
-            given = str(Path(counts_path).absolute()) if counts_path and not completes else None
+            given = None if completes else str(saved.place.absolute())
             folder.begin(settings, given, VOCAB_FILES if completes else RUN_FILES)
-            report = replace(start_report(settings), counts=counts_path)
-            if earlier is not None:
-                report = replace(report, corpus=earlier.corpus, counting=earlier.counting)
-                _warn_of_left_out(earlier.settings["special_tokens"], settings.special_tokens)
-            result = self._learn(counts, report, folder)
+            if saved.report is not None:
+                _warn_of_left_out(saved.report.settings["special_tokens"], settings.special_tokens)
+            result = self._learn(counts, replace(self._report_of(saved), counts=str(saved.place)), folder)
             if isinstance(result, int):
                 raise ConfigError(
                     f"vocab_size: chunks were cut for fewer superwords than {settings.sizes[-1]:,} entries take when "
-                    f"{counts_path} was counted: give at most {result:,}, or train from the corpus"
+                    f"{saved.place} was counted: give at most {result:,}, or train from the corpus"
                 )
             return result
 

@@ -21,6 +21,7 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.formats import gpt2
 from bpeflow.progress import Observer
+from bpeflow.run_dir.resume import SavedCounts
 from bpeflow.run_dir.run_files import read_report
 from bpeflow.training.train import train, train_from_counts
 
@@ -267,7 +268,7 @@ def test_nothing_to_count_is_an_error_that_leaves_nothing(tmp_path: Path, conten
 def test_nothing_to_learn_from_is_an_error_that_leaves_nothing(tmp_path: Path) -> None:
     settings = make_settings(Settings, {"input": "unused", "vocab_size": 300, "out_dir": tmp_path / "run"})
     with pytest.raises(ConfigError, match=r"a\.tsv: no pre-tokens, so there is nothing to learn from"):
-        train_from_counts(PretokenCounts.from_items([]), settings, counts_path="a.tsv")
+        train_from_counts(SavedCounts(PretokenCounts.from_items([]), Path("a.tsv"), None), settings, Observer())
     assert not (tmp_path / "run").exists()
 
 
