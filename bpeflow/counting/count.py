@@ -177,7 +177,7 @@ class CorpusCounter:
         look = None if self._seen else FirstLook(self.rules, _END_OF_TEXT_REMEDY if self._learns else None)
         build = self._builder("threads" if cluster else self._executor(), look)
         total = None if self.corpus.main_process_only else self.total_bytes  # unknown for an iterable or standard input
-        runner = PipelineRunner(build, total, observer, on_sample, sample_interval)
+        runner = PipelineRunner(build, total, observer or Observer(), on_sample, sample_interval)
         shared = SharedTables(build.mergers)
         segments = self._segments(cluster)
         with explain_memory_error("counting the corpus", _MEMORY_REMEDY), removed_at_end(self.scratch):

@@ -59,7 +59,7 @@ class PipelineRunner:
 
     build: PipelineBuilder
     total_bytes: int | None = None
-    observer: Observer | None = None
+    observer: Observer = field(default_factory=Observer)
     on_sample: Callable[[MonitorSample], None] | None = None
     sample_interval: float = 10.0
     stages: Stages = field(default_factory=dict)
@@ -68,8 +68,7 @@ class PipelineRunner:
 
     def report_progress(self, done: int = 0) -> None:
         """Report progress to the observer. `done` is the number of bytes that the current pipeline has counted."""
-        if self.observer is not None:
-            self.observer.counting(done + self.done_bytes, self.total_bytes)
+        self.observer.counting(done + self.done_bytes, self.total_bytes)
 
     def sum(self, shards: Sequence[Shard]) -> list[Shard]:
         """Return the sums of all partitions of these shards."""
@@ -78,10 +77,8 @@ class PipelineRunner:
     def run(self, pipeline: Pipeline) -> list[Shard]:
         """Run a pipeline and return its results."""
         # Not in an `ExitStack`, which Ctrl-C can leave in a reference cycle, with the monitor's thread still running.
-        progress: AbstractContextManager[object] = nullcontext()
+        progress = Monitor(pipeline, PROGRESS_INTERVAL, self._on_progress, processes=False)
         samples: AbstractContextManager[object] = nullcontext()
-        if self.observer is not None:
-            progress = Monitor(pipeline, PROGRESS_INTERVAL, self._on_progress, processes=False)
         if self.on_sample is not None:
             samples = Monitor(pipeline, self.sample_interval, self._on_pipeline_sample)
         # The results are closed, so that workers end before their scratch files are removed.
@@ -94,8 +91,7 @@ class PipelineRunner:
     def _on_progress(self, sample: MonitorSample) -> None:
         if "counter" in sample.stages:
             self.report_progress(sample.stages["counter"].weight_done)
-        if self.observer is not None:
-            self.observer.working(self._with_earlier(sample))
+        self.observer.working(self._with_earlier(sample))
 
     def _on_pipeline_sample(self, sample: MonitorSample) -> None:
         if self.on_sample is not None:

@@ -158,9 +158,7 @@ def _finished(work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any]) -
     return None
 
 
-def _encode(
-    work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any], observer: Observer | None
-) -> EncodedCorpus:
+def _encode(work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any], observer: Observer) -> EncodedCorpus:
     """Encode the corpus, and write the files."""
     entries, end_last = work.corpus.entries, bool(tokens.options.end_token) or tokens.layout == "megatron"
     fingerprint = _resumable_fingerprint(work, tokens, facts)
@@ -185,8 +183,7 @@ def _encode(
                 seconds = perf_counter() - started
                 state |= {"place": chunk.place, "done": done, "statistics": asdict(statistics), "seconds": seconds}
                 writer.checkpoint({**state, "joiner": joiner.state})
-            if observer is not None:
-                observer.encoding(done, work.corpus.total_bytes)
+            observer.encoding(done, work.corpus.total_bytes)
         joiner.finish()
         if not tokens.options.overwrite:
             tokens.refuse_to_replace()  # what another process has written meanwhile

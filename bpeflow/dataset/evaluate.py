@@ -100,7 +100,7 @@ def evaluate(
     rest = {key: value for key, value in values.items() if key not in ("input", "sources")}
     with observer_for(progress, observer) as watching:
         corpora = [_counters(source, rest, documents, loaded) for source in sources]
-        measured = [_measure(loaded, counters, watching or Observer()) for counters in corpora]
+        measured = [_measure(loaded, counters, watching) for counters in corpora]
     if not any(measure.text.bytes for measures in measured for measure in measures.values()):
         raise CorpusError(f"nothing to evaluate: no text in {', '.join(source.name for source in sources)}")
     rows = [

@@ -125,7 +125,7 @@ def count_pretokens(
         CorpusError: input is missing or unreadable, or has no text.
     """
     settings = each_document_once(count_settings(tokenizer, {**options, "input": list(inputs)}))
-    return CorpusCounter(settings, learns=False).count(observer or Observer()).counts
+    return CorpusCounter(settings, learns=False).count(observer).counts
 
 
 def count_settings(tokenizer: Tokenizer, values: Mapping[str, Any]) -> CountSettings:

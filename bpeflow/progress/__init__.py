@@ -13,15 +13,15 @@ __all__ = ["Observer", "observer_for"]
 
 
 @contextmanager
-def observer_for(progress: bool, observer: Observer | None) -> Iterator[Observer | None]:
-    """Yield the observer that a caller chose by `progress` and `observer`; None for neither.
+def observer_for(progress: bool, observer: Observer | None) -> Iterator[Observer]:
+    """Yield the observer that a caller chose by `progress` and `observer`; for neither, one that ignores all.
 
     Raises `ConfigError` if both are given, and `InputTypeError` for an observer of another type.
     """
     if not isinstance(observer, Observer | None):
         raise InputTypeError(f"observer is {short_repr(observer)}; it must be a bpeflow.Observer")
     if not progress:
-        yield observer
+        yield observer or Observer()
         return
     if observer is not None:
         raise ConfigError("progress and observer: give one of the two")

@@ -182,7 +182,7 @@ def train(
     with observer_for(progress, observer) as watching:
         settings = _as_settings(config)
         _check_init_from(settings)
-        return _Training(settings, base, watching or Observer()).of_corpus(documents)
+        return _Training(settings, base, watching).of_corpus(documents)
 
 
 def train_from_counts(saved: SavedCounts, settings: Settings, observer: Observer) -> TrainResult:
