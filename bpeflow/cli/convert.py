@@ -10,8 +10,9 @@ from bpeflow.cli.parser import Parser, add_description_flags, description
 from bpeflow.cli.progress import set_up_logging
 from bpeflow.cli.settings import add_settings, settings_of
 from bpeflow.config import TransformersSettings
-from bpeflow.formats import any_format, hub, transformers
+from bpeflow.formats import any_format, transformers
 from bpeflow.run_dir.run_files import report_of_tokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 _CONVERT = """\
 Write a tokenizer in another format: gpt2 (vocab.json, merges.txt and bpeflow.json), huggingface (tokenizer.json, and
@@ -44,7 +45,7 @@ def convert_parser() -> Parser:
 def run_convert(options: Namespace) -> None:
     """Convert a tokenizer."""
     set_up_logging()
-    spec = hub.load_pretrained(str(options.source), **description(options))
+    spec = Tokenizer.from_pretrained(options.source, **description(options)).to_spec()
     given = settings_of(options)
     if any_format.takes_options(options.target, options.to):
         source, report = options.source.expanduser(), report_of_tokenizer(options.source)

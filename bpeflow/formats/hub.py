@@ -6,14 +6,11 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bpeflow._util.text import short_repr, suggestion
 from bpeflow.errors import InputTypeError, TokenizerNotFoundError
-from bpeflow.formats import any_format
-from bpeflow.formats.tokenizer_spec import TokenizerSpec
 
 #: Where tiktoken downloads the ranks of its encodings. Source: tiktoken 0.14, ``tiktoken_ext/openai_public.py``.
 _TIKTOKEN_URL = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
@@ -40,19 +37,6 @@ _FILES = [
     "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "encoder.json", "vocab.bpe",
     "tokenizer.model", "tiktoken.model", "bpeflow.json", "*.tiktoken", "*.tiktoken.json",
 ]  # fmt: skip
-
-
-def load_pretrained(
-    name: str | Path,
-    pattern: str | Sequence[str] | None = None,
-    special_tokens: Mapping[str, int | None] | Iterable[str] = (),
-    known: str | None = None,
-    revision: str | None = None,
-    normalizer: str | Iterable[str] | None = "auto",
-) -> TokenizerSpec:
-    """Read a tokenizer by path or name. `find_pretrained` and `any_format.load` explain the arguments and errors."""
-    found, published = find_pretrained(name, revision)
-    return any_format.load(found, pattern, special_tokens, known or published, normalizer)
 
 
 def find_pretrained(name: str | Path, revision: str | None = None) -> tuple[Path | Any, str | None]:

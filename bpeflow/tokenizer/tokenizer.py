@@ -354,8 +354,16 @@ class Tokenizer:
         """
         from bpeflow.formats import hub
 
-        spec = hub.load_pretrained(name, pattern, special_tokens or (), known, revision, normalizer)
-        return cls.from_spec(spec, encoder=encoder, cache_bytes=cache_bytes)
+        found, published = hub.find_pretrained(name, revision)
+        return cls.load(
+            found,
+            pattern,
+            special_tokens,
+            known=known or published,
+            normalizer=normalizer,
+            encoder=encoder,
+            cache_bytes=cache_bytes,
+        )
 
     @takes_settings
     def save(
