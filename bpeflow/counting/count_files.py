@@ -7,10 +7,11 @@ which can hold pre-tokens that are not UTF-8: backslash, tab, CR, LF and invalid
 
 from __future__ import annotations
 
-import re
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast, get_args
 
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from bpeflow._util.atomic import atomic_path
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_repr
+from bpeflow.counting.canonical import Arrays
 from bpeflow.counting.shards import MAX_COUNT
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.pretokenize.normalizer import load_normalizer
@@ -128,11 +130,17 @@ def _native_order(array: NDArray[Any]) -> NDArray[Any]:
 # ---- text ----
 
 _ESCAPES = {b"\\": b"\\\\", b"\t": b"\\t", b"\n": b"\\n", b"\r": b"\\r"}  # the backslash comes first
-_UNESCAPES = {escaped: plain for plain, escaped in _ESCAPES.items()}
-_ESCAPE = re.compile(rb"\\(?:x[0-9a-f]{2}|.?)", re.DOTALL)
+
+#: What the byte after a backslash means, 0 for nothing, and the value of each hexadecimal digit, 16 for other bytes.
+_PLAIN, _DIGITS = np.zeros(256, np.uint8), np.full(256, 16, np.uint8)
+_PLAIN[list(b"tnr")] = list(b"\t\n\r")
+_DIGITS[list(b"0123456789abcdef")] = range(16)
 
 #: Pre-tokens that are written at a time, to bound the memory of temporary arrays.
 _STEP = 1 << 17
+
+#: Bytes that are read at a time, to bound the memory of temporary arrays.
+_BLOCK = 1 << 20
 
 #: The most digits of a count, zeros before it included: far fewer than `int` accepts.
 _MOST_DIGITS = 99
@@ -155,34 +163,84 @@ def write_tsv(path: Path, data: NDArray[np.uint8], offsets: NDArray[np.int64], c
             file.writelines(map(b"%s\t%d\n".__mod__, zip(tokens, counts[start : start + _STEP].tolist(), strict=False)))
 
 
-def read_tsv(path: Path) -> dict[bytes, int]:
-    """Read lines of distinct pre-tokens. Raises `FormatError`, with the path and the line, for anything else."""
-    counts: dict[bytes, int] = {}
+def read_tsv(path: Path) -> Arrays:
+    """Read lines of distinct pre-tokens into the arrays of `PretokenCounts`, in the order of the file.
+
+    Equal pre-tokens are left to the caller (`second_of_equals`). Raises `FormatError`, with the path and the line, for
+    anything else.
+    """
+    data, lengths, counts = bytearray(), bytearray(), bytearray()
     with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            escaped, _, digits = line.removesuffix(b"\n").partition(b"\t")
-            count = int(digits) if digits.isdigit() and len(digits) <= _MOST_DIGITS else 0
-            where = f"{path}, line {number}"
-            if not 1 <= count <= MAX_COUNT:
-                raise FormatError(
-                    f"{where}: must be a pre-token, a tab and an integer of at least 1 and at most {MAX_COUNT}, found "
-                    f"{short_repr(line)}"
-                )
-            token = _unescape(escaped, where) if b"\\" in escaped else escaped
-            if not token:
-                raise FormatError(f"{where}: an empty pre-token")
-            if token in counts:
-                raise FormatError(f"{where}: the pre-token {token!r} occurs twice")
-            counts[token] = count
-    return counts
+        while block := file.read(_BLOCK) + file.readline():
+            part = _parse(block.removesuffix(b"\n") + b"\n", path, len(counts) // 8 + 1)
+            data += part[0].data
+            lengths += part[1].data
+            counts += part[2].data
+    offsets = np.append(0, np.cumsum(np.frombuffer(lengths, np.int64)))
+    return np.frombuffer(data, np.uint8), offsets, np.frombuffer(counts, np.int64)
 
 
-def _unescape(escaped: bytes, where: str) -> bytes:
-    def plain(match: re.Match[bytes]) -> bytes:
-        if match[0] in _UNESCAPES:
-            return _UNESCAPES[match[0]]
-        if match[0].startswith(b"\\x") and len(match[0]) == 4:
-            return bytes([int(match[0][2:], 16)])
-        raise FormatError(f"{where}: unknown escape {match[0].decode(errors='replace')}")
+def second_of_equals(path: Path, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> FormatError:
+    """Return the error of a file in which a pre-token occurs twice."""
+    packed = data.tobytes()
+    tokens = [packed[start:end] for start, end in pairwise(offsets.tolist())]
+    token = Counter(tokens).most_common(1)[0][0]
+    line = tokens.index(token, tokens.index(token) + 1) + 1
+    return FormatError(f"{path}, line {line}: the pre-token {token!r} occurs twice")
 
-    return _ESCAPE.sub(plain, escaped)
+
+def _parse(block: bytes, path: Path, first: int) -> Arrays:
+    """Return the bytes of pre-tokens, their lengths and their counts. The block is whole lines, the first `first`."""
+    text = np.frombuffer(block, np.uint8)
+    ends = np.flatnonzero(text == ord("\n"))
+    starts = np.append(0, ends[:-1] + 1)
+    tabs = np.append(np.flatnonzero(text == ord("\t")), len(text))
+    tabs = tabs[np.searchsorted(tabs, starts)]
+    counts = _numbers(text, tabs + 1, ends)
+    if len(wrong := np.flatnonzero((counts == 0) | (tabs == starts))):
+        where = f"{path}, line {first + wrong[0]}"
+        if counts[wrong[0]]:
+            raise FormatError(f"{where}: an empty pre-token")
+        raise FormatError(
+            f"{where}: must be a pre-token, a tab and an integer of at least 1 and at most {MAX_COUNT}, found "
+            f"{short_repr(block[starts[wrong[0]] : ends[wrong[0]]])}"
+        )
+    changes = np.zeros(len(text), np.int8)
+    changes[starts], changes[tabs] = 1, -1
+    is_kept = np.cumsum(changes, dtype=np.int8).astype(bool)
+    is_kept[ends] = True
+    return (*_unescape(text[is_kept].tobytes(), path, first), counts)
+
+
+def _numbers(text: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the decimal numbers between some places of a text; 0 for anything else, and for more than 64 bits."""
+    numbers, widths = np.zeros(len(starts), np.int64), ends - starts
+    left = np.flatnonzero((widths > 0) & (widths <= _MOST_DIGITS))
+    for place in range(widths[left].max(initial=0)):
+        left = left[widths[left] > place]
+        digits = text[starts[left] + place] - np.uint8(ord("0"))
+        fits = (digits <= 9) & (numbers[left] <= (MAX_COUNT - digits.astype(np.int64)) // 10)
+        numbers[left[~fits]] = 0
+        left = left[fits]
+        numbers[left] = numbers[left] * 10 + digits[fits]
+    return numbers
+
+
+def _unescape(lines: bytes, path: Path, first: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return the bytes of pre-tokens, and their lengths. Each is a line."""
+    # A pair of backslashes is an escape of its own wherever it begins, and no line has a tab.
+    text = np.frombuffer(lines.replace(b"\\\\", b"\t") + b"\n\n", np.uint8)
+    ends = np.flatnonzero(text == ord("\n"))[:-2]
+    at = np.flatnonzero(text == ord("\\"))
+    plain, high, low = _PLAIN[text[at + 1]], _DIGITS[text[at + 2]], _DIGITS[text[at + 3]]
+    is_byte = (text[at + 1] == ord("x")) & (high < 16) & (low < 16)
+    if len(wrong := at[~is_byte & (plain == 0)]):
+        escape = text[wrong[0] : wrong[0] + 2].tobytes().rstrip(b"\n").decode(errors="replace")
+        line = first + np.searchsorted(ends, wrong[0])
+        raise FormatError(f"{path}, line {line}: unknown escape {escape}")
+    data = np.where(text == ord("\t"), np.uint8(ord("\\")), text)
+    data[at] = np.where(is_byte, high * 16 + low, plain)
+    is_kept = text != ord("\n")
+    is_kept[at + 1] = False
+    is_kept[at[is_byte] + 2] = is_kept[at[is_byte] + 3] = False
+    return data[is_kept], np.diff(np.cumsum(is_kept)[ends], prepend=0)

@@ -22,6 +22,7 @@ from bpeflow.counting.count_files import (
     explain_npz_errors,
     read_npz,
     read_tsv,
+    second_of_equals,
     write_npz,
     write_tsv,
 )
@@ -313,7 +314,13 @@ class PretokenCounts(Mapping[bytes, int]):
             FormatError: the file has another ending, or is not in the format of its ending.
             OSError: the file does not exist or cannot be read.
         """
-        return cls.load(path) if _ending(path) == ".npz" else cls.from_items(read_tsv(Path(path)).items())
+        if _ending(path) == ".npz":
+            return cls.load(path)
+        data, offsets, numbers = read_tsv(Path(path))
+        counts = cls(*canonical(data, offsets, numbers))
+        if len(counts) < len(numbers):
+            raise second_of_equals(Path(path), data, offsets)
+        return counts
 
     def write(self, path: str | Path) -> None:
         """Write a file in the format of its ending, in any case: ``.npz`` (see `save`) or ``.tsv``.

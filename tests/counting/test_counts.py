@@ -91,8 +91,17 @@ def test_tsv_is_written_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ("a\tmany", "an integer"),
         ("a\t-1", "an integer"),
         ("a\t0", "at least 1"),
+        ("a\t", "at least 1"),
+        ("a\tb\t1", "a tab and an integer"),
+        ("a\t1x2", "an integer"),
+        ("a\t1\r", "an integer"),
         ("\t3", "empty pre-token"),
-        ("\\q\t3", "unknown escape"),
+        ("\\q\t3", r"unknown escape \\q$"),
+        ("a\\\t3", r"unknown escape \\$"),
+        ("a\\\\\\\t3", r"unknown escape \\$"),
+        ("\\xfg\t3", r"unknown escape \\x$"),
+        ("\\x4\t3", r"unknown escape \\x$"),
+        ("\\xFF\t3", r"unknown escape \\x$"),
         ("ok\t2", "occurs twice"),
         ("a\t9223372036854775808", "at most 9223372036854775807"),
         pytest.param("a\t" + "9" * 5000, "an integer of at least 1 and at most", id="5000 digits"),
@@ -105,6 +114,19 @@ def test_invalid_tsv_is_an_error_with_the_line(tmp_path: Path, line: str, messag
     with pytest.raises(FormatError, match=message) as caught:
         PretokenCounts.read(path)
     assert f"{path}, line 2" in str(caught.value)
+
+
+def test_tsv_is_read_in_blocks_of_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "counts.tsv"
+    for size in range(1, 20):
+        monkeypatch.setattr("bpeflow.counting.count_files._BLOCK", size)
+        path.write_bytes(b"a\t1\n\\\\n\\n\\\\\t2\n\\\\\\x0a\t9223372036854775807")  # the last line does not end
+        assert dict(PretokenCounts.read(path)) == {b"a": 1, b"\\n\n\\": 2, b"\\\n": MAX_COUNT}
+        path.write_bytes(b"a\t1\nb\t2\nc\t3\nb\t1\n")
+        with pytest.raises(FormatError, match="line 4: the pre-token b'b' occurs twice"):
+            PretokenCounts.read(path)
+    path.write_bytes(b"")
+    assert len(PretokenCounts.read(path)) == 0
 
 
 def test_tsv_counts_may_have_leading_zeros(tmp_path: Path) -> None:
