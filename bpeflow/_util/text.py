@@ -18,7 +18,7 @@ Utf8 = bytes | bytearray | memoryview | mmap
 #: How to handle input that is not UTF-8: raise an error, replace invalid bytes by U+FFFD, or skip the document.
 InvalidUtf8Policy = Literal["error", "replace", "skip"]
 
-#: The format of input files: the one that their names tell, or one of the three.
+#: The format of input files: by their names, or one of the three.
 InputFormat = Literal["auto", "text", "jsonl", "parquet"]
 
 #: How to handle a record without text: raise an error, or leave it out.

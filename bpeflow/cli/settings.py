@@ -113,12 +113,12 @@ def corpus_of(
 ) -> dict[str, Any]:
     """Return the settings that flags give, over those of ``--config``: its corpus, engine, and what train has not.
 
-    What other commands have is ignored, so that one config serves all. ``--input`` replaces all sources of the config.
-    The value of `inputs` may have sources as mappings. Raises `ConfigError`.
+    Settings of other commands are ignored, so that one config serves all. ``--input`` replaces all sources of the
+    config. The value of `inputs` may have sources as mappings. Raises `ConfigError`.
     """
     config = read_config(options.config)
     ignored = Settings.model_fields.keys() - CorpusSettings.model_fields.keys() - {"engine"}
-    known = {*model.model_fields, *(vars(options) if "tokenizer" in config else ())}  # it is no config of train alone
+    known = {*model.model_fields, *(vars(options) if "tokenizer" in config else ())}  # not a config of train alone
     if shared := [key for key in config if key in known & ignored]:
         set_up_logging(options.quiet)
         log.info(

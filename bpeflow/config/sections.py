@@ -37,7 +37,7 @@ _BETWEEN_TOKENS = r"(?<=[>\]])[\s,;]+(?=[<\[])"
 def as_special_tokens(value: object) -> object:
     """Accept one token in place of a list, and None for no token.
 
-    Refuse what is no token, and a list in a string: ``<|a|>, <|b|>`` is never meant as one token.
+    Refuse anything but a token, and a list in a string: ``<|a|>, <|b|>`` is never meant as one token.
     """
     tokens = () if value is None else as_tuple(value)
     for token in tokens if isinstance(tokens, list | tuple) else ():

@@ -71,7 +71,7 @@ _TOKEN_IDS = (
     (re.compile(rb"MMIDIDX\0"), "the index of token ids (Megatron-LM)", _IDS_REMEDY),
 )
 
-#: Endings of token files, and of their indexes, that only the sidecar beside them tells from other files.
+#: Endings of token files, and of their indexes, which only the sidecar beside them distinguishes from other files.
 _DESCRIBED = (".bin", ".idx")
 
 
@@ -92,7 +92,7 @@ class InputFile:
         begin: byte at which a part of plain text begins, a boundary (see `split.find_boundary`), or the first row group
             of a part of Parquet.
         end: byte or row group at which the part ends; None for the end of the file.
-        part_bytes: bytes of the file that the part covers, of Parquet approximately; None if it is no part.
+        part_bytes: bytes of the file that the part covers, of Parquet approximately; None for a whole file.
         documents: the documents of an iterable in place of a file.
         sampled: the files of a source from which a sample is drawn, which one process reads from start to end. The
             entry is named after the first.

@@ -140,7 +140,7 @@ def choose_layout(layout: Layout | None, path: Path) -> Layout:
     differs = layout is not None and (layout == "npy") != (named == "npy")
     if differs or (layout == "megatron" and path.suffix != ".bin"):
         name = path.with_suffix(".npy" if layout == "npy" else ".bin").name
-        raise ConfigError(f"{path}: is no name for format {layout}: name it {name}, or leave out format")
+        raise ConfigError(f"{path}: is not a name for format {layout}: name it {name}, or leave out format")
     return layout or named
 
 

@@ -9,9 +9,10 @@ most one merge for each token:
 
 Proof: Let two adjacent pieces of a text be joined to the token t. No earlier join crossed the edges of t. So the joins
 inside t were chosen among the pieces inside t, lowest rank first and leftmost first, exactly as they are if the bytes
-of t stand alone. This does not require that ranks increase from parts to wholes. Therefore the list of these pairs, in
-the order of the tokens' ranks, merges every text as the ranks do. A token that merging its own bytes never yields has
-no merge: tiktoken yields it only for a pre-token that equals it, which it checks first (`TokenizerSpec.whole_tokens`).
+of t are the whole text. This does not require that ranks increase from parts to wholes. Therefore the list of these
+pairs, in the order of the tokens' ranks, merges every text as the ranks do. A token that merging its own bytes never
+yields has no merge: tiktoken yields it only for a pre-token that equals it, which it checks first
+(`TokenizerSpec.whole_tokens`).
 
 So merges can be recovered in the order of lengths, shortest first: those of all shorter tokens join a token's bytes to
 its two pieces. Native code does this. The Python code below looks up the concatenations, as tiktoken does.

@@ -31,7 +31,7 @@ _SCRIPTS = (
     "Nko", "Tifinagh", "Cherokee", "Canadian_Aboriginal", "Yi", "Braille", "Coptic", "Runic",
 )  # fmt: skip
 
-#: What the characters of shapes stand for (see `shapes_of`). Without scripts, the first that a token has is what it is.
+#: What the characters of shapes stand for (see `shapes_of`). Without scripts, the first of them in a token is its kind.
 _KINDS = {"0": "digits", "!": "punctuation and symbols", " ": "white space"}
 _KINDS |= {chr(0x100 + number): name.replace("_", " ") for number, name in enumerate(("other scripts", *_SCRIPTS))}
 

@@ -32,7 +32,7 @@ class FollowedBlocks {
 
     // Read the unknown transitions from number `from` on, in a given configuration. Return the number of the first special
     // one, or that of all, and set the configuration before it. Unless reading starts where the beliefs were followed from,
-    // it must have gone on for HISTORY characters before `from`.
+    // it must have continued for HISTORY characters before `from`.
     std::size_t read_unknown(std::size_t from, std::size_t &config) {
         const std::uint8_t *const flags_of = automaton_.flags();
         const std::uint16_t *const moves = automaton_.moves();

@@ -340,7 +340,7 @@ def test_unknown_settings_of_a_config_are_refused(
     err = capsys.readouterr().err
     assert f"{config}: unknown setting seperator (did you mean separator?)" in err
     assert f"{config}: unknown setting vocab_sze (did you mean vocab_size?)" in err
-    config.write_text(f"input: {corpus}\nquiet: true\nindex: true\n")  # a flag of the command that is no setting
+    config.write_text(f"input: {corpus}\nquiet: true\nindex: true\n")  # a flag of the command, not a setting
     assert main([*flags, "--out", str(out)] if command == "encode" else flags) == 2
     assert f"{config}: unknown setting quiet (`bpeflow config` lists all settings)" in capsys.readouterr().err
     assert not out.exists()

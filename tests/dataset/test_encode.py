@@ -288,7 +288,7 @@ def test_invalid_utf8_is_named_with_its_position_and_no_files_are_left(pattern: 
         ({"format": "numpy"}, "format: must be 'bin', 'npy' or 'megatron', found 'numpy'"),
         (
             {"format": "npy"},
-            r"train.bin: is no name for format npy: name it train.npy, or leave out format",
+            r"train.bin: is not a name for format npy: name it train.npy, or leave out format",
         ),
         ({"shard_tokens": 0}, "shard_tokens: must be at least 1, found 0"),
         (

@@ -125,7 +125,7 @@ def test_a_corpus_for_megatron(tmp_path: Path) -> None:
         for document in read_as_megatron(path.with_suffix(""))[1]
     ]
     assert sorted(found) == sorted(text + EOT for text in TEXTS)
-    with pytest.raises(ConfigError, match=r"a.tokens: is no name for format megatron: name it a.bin"):
+    with pytest.raises(ConfigError, match=r"a.tokens: is not a name for format megatron: name it a.bin"):
         encode_documents(tokenizer, TEXTS, tmp_path / "a.tokens", format="megatron")
 
 
