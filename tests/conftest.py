@@ -13,6 +13,7 @@ from typing import Any
 import hypothesis
 import pytest
 from available import chosen, fail_if_required, skip_missing
+from how_many import ONE_IN, one_in
 from hypothesis import HealthCheck, settings
 from tasks import with_strips
 
@@ -24,13 +25,10 @@ from bpeflow.cli.exit import ENDING_SIGNALS
 from bpeflow.pretokenize.native import INSTRUCTIONS_VARIABLE, why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer
 
-#: Of the examples of each property test one in this many is tried. Sanitizers are several times slower.
-ONE_IN = int(os.environ.get("BPEFLOW_EXAMPLES_ONE_IN", "1"))
-
 # On a busy machine slow is not a failure. A failure prints how to reproduce it.
 settings.register_profile(
     "bpeflow",
-    max_examples=max(100 // ONE_IN, 1),
+    max_examples=one_in(100),
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
@@ -43,7 +41,7 @@ class FewerExamples(settings):
 
     def __init__(self, *arguments: Any, max_examples: int | None = None, **options: Any) -> None:
         if max_examples is not None:
-            options["max_examples"] = max(max_examples // ONE_IN, 1)
+            options["max_examples"] = one_in(max_examples)
         super().__init__(*arguments, **options)
 
 

@@ -214,11 +214,11 @@ def test_a_document_without_separators_is_divided_evenly_with_the_same_counts(
     path: Path, kind: str, pattern: str
 ) -> None:
     line = UNBROKEN[kind]
-    data = (line * (300_000 // len(line.encode()))).encode()
-    chunks = _pieces(path, data, 75_000, "<|endoftext|>", pattern)
+    data = (line * (150_000 // len(line.encode()))).encode()
+    chunks = _pieces(path, data, 37_500, "<|endoftext|>", pattern)
     assert b"".join(chunks) == data
     assert len(chunks) == 4
-    assert all(75_000 <= len(chunk) < 75_100 for chunk in chunks[:-1])
+    assert all(37_500 <= len(chunk) < 37_600 for chunk in chunks[:-1])
     pretokenizer = load_pretokenizer(pattern)
     parts = Counter[str]()
     for chunk in chunks:

@@ -49,14 +49,10 @@ def test_a_file_of_nonsense_is_named(damaged: Path, name: str, text: str) -> Non
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, 1e308])
-@pytest.mark.parametrize("place", [("counting",), ("counting", "stages", "reducer"), ("learning",)])
-def test_a_stage_of_any_length_is_drawn(damaged: Path, place: tuple[str, ...], seconds: float) -> None:
-    """Matplotlib warns of an empty axis, and overflows at the other end; warnings are errors here."""
+def test_stages_may_have_any_length(damaged: Path, seconds: float) -> None:
     report = json.loads((damaged / "run.json").read_text(encoding="utf-8"))
-    stage = report
-    for key in place:
-        stage = stage[key]
-    stage["seconds"] = seconds
+    for stage in (report["counting"], report["counting"]["stages"]["reducer"], report["learning"]):
+        stage["seconds"] = seconds
     write_report(damaged, report)
     write_page(damaged, damaged / "page.html")
 

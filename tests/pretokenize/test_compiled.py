@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import regex
+from how_many import one_in
 from hypothesis import given
 from hypothesis import strategies as st
 from matcher import Matcher
@@ -67,7 +68,8 @@ def test_longer_texts_are_split_as_by_regex(name: str) -> None:
 
 
 def _all_characters(shuffled: bool) -> str:
-    codes = [*range(0xD800), *range(0xE000, 0x110000)]
+    """Return half of all characters: with the other order, all."""
+    codes = [*range(0xD800), *range(0xE000, 0x110000)][shuffled::2]
     if shuffled:
         random.Random(7).shuffle(codes)
     return "".join(map(chr, codes))
@@ -80,7 +82,7 @@ def _all_characters(shuffled: bool) -> str:
 def test_every_character_is_split_as_by_regex(name: str, shuffled: bool) -> None:
     text = _all_characters(shuffled)
     if name != "o200k":  # one pattern is compared on all of them
-        text = text[::7]
+        text = text[::4]
     assert_same(SPLIT_PATTERNS[name], text)
 
 
@@ -125,13 +127,13 @@ def _assert_cut(found: Matcher, pattern: Any, text: str, position: int, source: 
 
 
 def test_random_patterns_split_and_cut_texts_as_regex_does() -> None:
-    _random_patterns(random.randrange(2**32), 25)
+    _random_patterns(random.randrange(2**32), one_in(25))
 
 
 @pytest.mark.slow
 @pytest.mark.not_sanitized
 def test_many_random_patterns_split_and_cut_texts_as_regex_does() -> None:
-    _random_patterns(random.randrange(2**32), 400)
+    _random_patterns(random.randrange(2**32), one_in(400))
 
 
 @every_pattern

@@ -41,7 +41,10 @@ LARGE = {
 
 
 @pytest.mark.parametrize("case", SLOW_SEARCHES)
-def test_a_slow_search_ends(case: str) -> None:
+def test_a_slow_search_ends(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with the usual limit, the others with a quarter of it."""
+    if case != "a reference to a group":
+        monkeypatch.setattr(limits, "_SECONDS", limits._SECONDS / 4)
     pattern, text = SLOW_SEARCHES[case]
     pretokenizer = load_pretokenizer(pattern)
     begin = time.process_time()
@@ -54,8 +57,9 @@ def test_a_slow_search_ends(case: str) -> None:
 
 @pytest.mark.parametrize("share", [0.3, 0.8])
 @pytest.mark.parametrize("pattern", [r"(?<x>a(?&x)?)+b", "a+b"])
-def test_a_recursion_that_ends_late_has_given_up(pattern: str, share: float) -> None:
+def test_a_recursion_that_ends_late_has_given_up(pattern: str, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a recursion, `regex` sometimes returns no match in place of the error."""
+    monkeypatch.setattr(limits, "_SECONDS", 0.2)
     limit = TimeLimit(pattern, "a")
 
     def search(text: str, timeout: float) -> list[str]:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from available import skip_missing
 from characters import CHARACTERS
+from how_many import one_in
 from matcher import Matcher
 from real_data import real_text_start
 from split_patterns import HOT, SPLIT_PATTERNS, ascii_text, nasty_text, random_pattern
@@ -78,7 +79,7 @@ POLICIES: tuple[UnmatchedPolicy, ...] = ("isolate", "drop")
 def test_texts_are_cut_as_by_regex(name: str, unmatched: UnmatchedPolicy) -> None:
     chance = randomness()
     splitter = pretokenizer(name, unmatched)
-    for _ in range(40):
+    for _ in range(one_in(40)):
         assert_same(splitter, nasty_text(chance, chance.randrange(40)))
     assert_same(splitter, nasty_text(chance, 4000, 90))
 
@@ -87,7 +88,7 @@ def test_every_prefix_at_every_distance_from_words_of_8_bytes_is_cut_as_by_regex
     """The end of the text and any character can be anywhere in the 8 bytes that the matcher reads at a time."""
     chance = randomness()
     splitter = pretokenizer(name, "drop")
-    for _ in range(3):
+    for _ in range(one_in(3)):
         text = nasty_text(chance, 12)
         for shift in range(8):
             for end in range(len(text) + 1):
@@ -97,11 +98,11 @@ def test_every_prefix_at_every_distance_from_words_of_8_bytes_is_cut_as_by_regex
 def test_more_pieces_than_a_batch_are_cut_as_by_regex(name: str) -> None:
     """Batches have 4096 pieces. Short pieces, gaps and matches follow each other at their borders."""
     chance = randomness()
-    for unmatched in POLICIES:
-        splitter = pretokenizer(name, unmatched)
-        for unit in ("a ", "a1", "a1 ", ". ", "  \n", "'s", "12", "é中 ", "".join(chance.choices(HOT, k=3))):
+    for unit in ("a ", "a1", "a1 ", ". ", "  \n", "'s", "12", "é中 ", "".join(chance.choices(HOT, k=3))):
+        for unmatched in chance.sample(POLICIES, one_in(2)):
             before = "z" * chance.choice((0, 1, 3))
-            assert_same(splitter, before + unit * chance.choice((2048, 2049, 4096, 4097, 9000)))
+            text = before + unit * chance.choice((2048, 2049, 4096, 4097, 9000))
+            assert_same(pretokenizer(name, unmatched), text)
 
 
 @pytest.mark.parametrize("unmatched", POLICIES)
@@ -109,7 +110,7 @@ def test_blocks_of_ascii_are_cut_as_by_regex(name: str, unmatched: UnmatchedPoli
     """Vector instructions find the boundaries in blocks of 64 bytes, where a few characters before each settle them."""
     chance = randomness()
     splitter = pretokenizer(name, unmatched)
-    for _ in range(15):
+    for _ in range(one_in(15)):
         assert_same(splitter, ascii_text(chance, chance.randrange(400)))
     assert_same(splitter, ascii_text(chance, 5000))
 
@@ -154,10 +155,11 @@ def test_matching_again_within_blocks(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.not_sanitized
 def test_every_character_is_cut_as_by_regex(name: str) -> None:
-    characters = [*CHARACTERS]
-    assert_same(pretokenizer(name), "".join(characters))
-    randomness().shuffle(characters)
-    assert_same(pretokenizer(name), "".join(characters))
+    """Half of them are in order, among those of their script, and half in any order."""
+    chance = randomness()
+    mixed = set(chance.sample(CHARACTERS, len(CHARACTERS) // 2))
+    in_order = [character for character in CHARACTERS if character not in mixed]
+    assert_same(pretokenizer(name), "".join((*in_order, *chance.sample(sorted(mixed), len(mixed)))))
 
 
 @pytest.mark.slow
@@ -170,7 +172,7 @@ def test_real_text_is_cut_as_by_regex(name: str, corpus: str) -> None:
 def test_random_patterns_cut_texts_as_regex_does() -> None:
     chance = randomness()
     compiled = 0
-    while compiled < 40:
+    while compiled < one_in(40):
         steps = [random_pattern(chance) for _ in range(chance.choice((1, 1, 1, 2, 3)))]
         try:
             splitter = load_pretokenizer(steps, chance.choice(POLICIES))
@@ -206,7 +208,7 @@ def test_runs_of_ascii_are_cut_as_by_regex(stops: str) -> None:
         source = f"[{stops}]{chance.choice(rests)}"
         splitter, steps = load_pretokenizer(source, unmatched), load_pretokenizer([source, "[a-z]+"], unmatched)
         assert why_not_compiled(splitter) is None
-        for _ in range(20):
+        for _ in range(one_in(20)):
             text = "".join(chance.choice("oz~ \x1f") * chance.randrange(30) + chance.choice(near) for _ in range(6))
             assert_same(splitter, text)
             assert_same(steps, text)
@@ -224,7 +226,7 @@ READING_AHEAD = (
 def test_patterns_that_read_ahead_cut_texts_as_regex_does(source: str) -> None:
     chance = randomness()
     splitter = load_pretokenizer(source)
-    for _ in range(30):
+    for _ in range(one_in(30)):
         text = "".join(chance.choice("aaaabcé") * chance.choice((1, 1, 2, 20, 300)) for _ in range(12))
         assert_same(splitter, text)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from distinct_words import write_corpus
+from how_many import one_in
 from power_cuts import Recorder, Tree, read_tree, write_tree
 
 import bpeflow
@@ -39,9 +40,9 @@ def tokenizer(special_tokens_first: bool) -> bpeflow.Tokenizer:
 
 
 def states_of(
-    disk: Path, work: Callable[[], object], place: Path, promised: dict[str, int] | None = None
-) -> Iterator[tuple[str, Path, dict[str, int]]]:
-    """Run it; yield each state of `disk` that a power cut may leave, at `place`, and what was `promised` by then.
+    disk: Path, work: Callable[[], object], promised: dict[str, int] | None = None
+) -> Iterator[tuple[str, Tree, dict[str, int]]]:
+    """Run it; yield each state of `disk` that a power cut may leave, and what was `promised` by then.
 
     That has "done" if the run was complete.
     """
@@ -57,10 +58,15 @@ def states_of(
             if (key := frozenset([*tree.items(), *moment.promised.items()])) in seen:
                 continue
             seen.add(key)
-            shutil.rmtree(place, ignore_errors=True)
-            place.mkdir()
-            write_tree(tree, place)
-            yield f"before {moment.step}; {what}", place, moment.promised
+            yield f"before {moment.step}; {what}", tree, moment.promised
+
+
+def placed(tree: Tree, place: Path) -> Path:
+    """Make a folder a state of the disk."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    write_tree(tree, place)
+    return place
 
 
 @pytest.mark.slow
@@ -84,7 +90,7 @@ def test_a_run_resumes_after_a_power_cut_at_any_moment(
     tmp_path: Path, options: dict[str, object], earlier: dict[str, object] | None, killed_at: int | None
 ) -> None:
     """24 of about 1,500 states of the disk; BPEFLOW_POWER_CUTS overrides the number."""
-    seed, cuts = random.randrange(2**32), os.environ.get("BPEFLOW_POWER_CUTS", "24")
+    seed, cuts = random.randrange(2**32), os.environ.get("BPEFLOW_POWER_CUTS", str(one_in(24)))
     corpus = write_corpus(tmp_path / "corpus")
     (write_corpus(tmp_path / "earlier") / "a").write_text("more words " * 50)
     settings = {
@@ -127,8 +133,8 @@ def test_a_token_file_is_the_earlier_one_or_the_new_one_or_refused(tmp_path: Pat
         encode_file(tokenizer(True), text, disk / "train.bin", index=index, overwrite=True)
 
     met: list[object] = []
-    for what, place, promised in states_of(disk, encode_again, tmp_path / "after"):
-        new, found = read_tokens(disk / "train.bin"), read_tokens(place / "train.bin")
+    for what, tree, promised in states_of(disk, encode_again):
+        new, found = read_tokens(disk / "train.bin"), read_tokens(placed(tree, tmp_path / "after") / "train.bin")
         assert found in ([new] if promised else [old, new, None]), what
         met.append(found)
     assert old in met and None not in (old, new)
@@ -152,10 +158,8 @@ def test_a_set_of_token_files_is_complete_where_its_first_file_is(tmp_path: Path
 
     encode(first=False, shard_tokens=12, index=True)
     old, met = read_set(disk), []
-    for what, place, promised in states_of(
-        disk, lambda: encode(first=True, shard_tokens=25, index=False), tmp_path / "after"
-    ):
-        new, found = read_set(disk), read_set(place)
+    for what, tree, promised in states_of(disk, lambda: encode(first=True, shard_tokens=25, index=False)):
+        new, found = read_set(disk), read_set(placed(tree, tmp_path / "after"))
         assert found in ([new] if promised else [old, new, None]), what
         met.append(found)
     assert old in met
@@ -203,8 +207,7 @@ def test_an_encoding_resumes_after_power_cuts(
     def check(disk: Path) -> Iterator[tuple[str, Tree]]:
         """Encode; yield the states that can be resumed, and check that one in five of all can be completed."""
         promised.clear()
-        for what, place, kept in states_of(disk, lambda: encode(disk), tmp_path / "after", promised):
-            found = read_tree(place)
+        for what, found, kept in states_of(disk, lambda: encode(disk), promised):
             is_new = all(found.get(file) == content for file, content in new.items())
             if "done" in kept:
                 assert is_new, what
@@ -213,6 +216,7 @@ def test_an_encoding_resumes_after_power_cuts(
                 yield what, found
             if choose.random() < 0.2:
                 begun.clear()
+                place = placed(found, tmp_path / "after")
                 encode(place)  # or complete what got its name
                 assert is_new or not begun or begun[-1] >= kept.get("tokens", 0), (what, begun, kept)
                 assert read_tree(place) == new, what
@@ -229,9 +233,7 @@ def test_an_encoding_resumes_after_power_cuts(
     states = [*check(disk)]
     what, tree = choose.choice(states)
     print("cut again:", what)  # noqa: T201
-    (tmp_path / "again").mkdir()
-    write_tree(tree, tmp_path / "again")
-    assert sum(1 for _ in check(tmp_path / "again")) > 0
+    assert sum(1 for _ in check(placed(tree, tmp_path / "again"))) > 0
 
 
 @pytest.mark.parametrize("to", [known.name for known in FORMATS])
@@ -245,8 +247,8 @@ def test_each_file_of_a_tokenizer_is_the_earlier_one_or_the_new_one(tmp_path: Pa
         tokenizer(True).save(disk / "kept", to, overwrite=True)
         tokenizer(True).save(disk / "new" / "one", to)
 
-    for what, place, promised in states_of(disk, save_twice, tmp_path / "after"):
-        new, found = read_tree(disk), read_tree(place)
+    for what, found, promised in states_of(disk, save_twice):
+        new = read_tree(disk)
         assert {*old} <= {*found}, what
         for name in (name for name in found if not name.endswith(".part")):
             assert found[name] in (old.get(name, new[name]), new[name]), (what, name)
