@@ -46,7 +46,7 @@ def in_seconds() -> Iterator[None]:
 @pytest.fixture(params=PATTERNS)
 def hostile(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of a tokenizer with a pattern that can take exponential time."""
-    monkeypatch.setattr(limits, "_SECONDS", 0.3)  # test_limits has the real one
+    monkeypatch.setattr(limits, "_SECONDS", 0.1)  # test_limits has the real one
     spec = TokenizerSpec(Vocab.build([(b"a", b"a")]), request.param)
     formats.write(spec, tmp_path, "gpt2")
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")

@@ -61,7 +61,8 @@ def check(base: TokenizerSpec, corpus: CorpusCounter, most: int) -> None:
     """Compare both passes with the definition."""
     words = dict(corpus.count().counts.items())
     cells = corpus.with_units(Units(base)).count(may_be_empty=True).counts
-    expected = count_cells(base, words)
+    encoded = encode_words(base, words)
+    expected = count_cells(base, words, encoded)
     assert dict(cells.items()) == {cell.to_bytes(4, "big"): count for cell, count in expected.items()}
     if not expected:
         return
@@ -70,7 +71,9 @@ def check(base: TokenizerSpec, corpus: CorpusCounter, most: int) -> None:
     assert named == {cell for cell, count in expected.items() if count >= lowest}
     assert len(named) >= min(most, len(expected))
     units = pickle.loads(pickle.dumps(Units(base, frequent)))
-    assert dict(corpus.with_units(units).count(may_be_empty=True).counts.items()) == cut_words(base, words, named)
+    assert dict(corpus.with_units(units).count(may_be_empty=True).counts.items()) == cut_words(
+        base, words, encoded, named
+    )
 
 
 @settings(max_examples=60)

@@ -85,7 +85,7 @@ def main() -> None:
             kept, published = kept + (found == old), published + (found == new)
         kills += killed
         resume = choose.random() < 0.8
-        for again in (choose.randrange(1, 40), choose.randrange(1, 80), None):
+        for again in [*(choose.randrange(1, 60) for _ in range(choose.randrange(3))), None]:
             resumed += resume and any(out.glob(".*.ckpt.*"))
             killed_again = encode(tokenizer, work["input"], out / name, work["options"], again, resume)
         assert not killed_again
