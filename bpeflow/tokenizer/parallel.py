@@ -32,19 +32,20 @@ from bpeflow.tokenizer.validate import for_each, is_integer
 if TYPE_CHECKING:
     from bpeflow.backends.base import WordCounts
 
-#: Size of the parts that threads encode, in bytes, and the minimum for using threads at all. Smaller: the cost of
-#: starting threads weighs more. Larger: fewer texts benefit, and threads idle longer while the last part is encoded.
+#: Smallest size of the parts that threads encode, in bytes, and the minimum for using threads at all. Smaller: the cost
+#: of starting threads weighs more. Larger: fewer texts benefit, and threads idle longer while the last part is encoded.
 PART_BYTES = 512 * 1024
 
-#: Largest size of the groups that many texts are divided into, in characters. Smaller: handing groups to threads weighs
-#: more, a tenth of the time at `PART_BYTES`. Larger: more memory, and threads idle longer at the end.
+#: Largest size of these parts, and of the groups that many texts are divided into, in bytes and characters. Smaller:
+#: handing them to threads weighs more, 5-10 % of the time at `PART_BYTES`. Larger: more memory, and threads idle longer
+#: at the end.
 GROUP_BYTES = 2 * 1024 * 1024
 
 #: Distinct pre-tokens that are encoded at once. More: more memory, about 1 KB each. Fewer: more calls.
 _BATCH = 100_000
 
-#: Number of groups for each thread, as long as neither limit is reached.
-_GROUPS_PER_THREAD = 4
+#: Number of parts and of groups for each thread, as long as neither limit is reached.
+_PARTS_PER_THREAD, _GROUPS_PER_THREAD = 16, 4
 
 Span = tuple[int, int]
 
@@ -93,8 +94,9 @@ def _encode_parts(
         with memoryview(text) as view, view[begin:end] as part:
             return encoder.encode_to_array(part, specials, dtype)
 
+    size = _part_size(len(text), _PARTS_PER_THREAD * validate_threads(threads))
     try:
-        yield from in_threads([*cut_text(text, pretokenizer, specials)], encode, threads)
+        yield from in_threads([*cut_text(text, pretokenizer, specials, size)], encode, threads)
     except UnmatchedTextError as error:
         raise text_error(error, bytes(text), specials, pretokenizer) from None  # with the position in the whole text
     except InvalidTextError:
@@ -174,17 +176,17 @@ def validate_threads(threads: int | None) -> int:
     return threads
 
 
-def cut_text(text: Utf8, pretokenizer: Pretokenizer, specials: SpecialTokens) -> Iterator[Span]:
-    """Cut a text into parts of at least `PART_BYTES` whose ids, concatenated, are the ids of the whole.
+def cut_text(text: Utf8, pretokenizer: Pretokenizer, specials: SpecialTokens, size: int = 0) -> Iterator[Span]:
+    """Cut a text into parts of at least `size` and `PART_BYTES` whose ids, concatenated, are the ids of the whole.
 
     Cuts are safe cuts of the pattern. No occurrence of a special token spans a cut, not even one that encoding does not
     find because it overlaps with another. So the two sides of a cut have the special tokens that the whole has. A text
     with a pattern that cannot be compiled is not cut.
     """
-    start = 0
-    cutter = load_cutter(pretokenizer) if len(text) > PART_BYTES else None
-    while cutter is not None and len(text) - start > PART_BYTES:
-        cut = _find_cut(text, start + PART_BYTES, cutter, specials)
+    start, size = 0, max(size, PART_BYTES)
+    cutter = load_cutter(pretokenizer) if len(text) > size else None
+    while cutter is not None and len(text) - start > size:
+        cut = _find_cut(text, start + size, cutter, specials)
         if cut is None:
             break
         yield start, cut
@@ -199,11 +201,16 @@ def _find_cut(text: Utf8, start: int, cutter: Cutter, specials: SpecialTokens) -
     return cut
 
 
+def _part_size(size: int, parts: int) -> int:
+    """Return the size of parts of which there are about `parts`, within the limits."""
+    return max(PART_BYTES, min(size // parts, GROUP_BYTES))
+
+
 def group_texts(texts: Sequence[str], threads: int) -> list[Span]:
     """Divide texts into groups for threads, in order."""
     ends = np.fromiter(map(len, texts), np.int64, len(texts)).cumsum()
     size = int(ends[-1]) if len(ends) else 0
-    enough = max(PART_BYTES, min(size // (_GROUPS_PER_THREAD * threads), GROUP_BYTES))
+    enough = _part_size(size, _GROUPS_PER_THREAD * threads)
     cuts = np.searchsorted(ends, np.arange(enough, size, enough)) + 1
     borders = [0, *dict.fromkeys(cuts[cuts < len(texts)].tolist()), len(texts)]
     return [*itertools.pairwise(borders)] if texts else []

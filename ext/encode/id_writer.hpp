@@ -7,11 +7,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace bpeflow {
 
-// Ids written at a time.
-constexpr std::size_t RUN = 8;
+// Ids written at a time; and ids of a short run, which are written at once.
+constexpr std::size_t RUN = 8, FEW = 2 * RUN;
 
 // Appends ids to an array. Throws Failure{BPEFLOW_NO_ROOM} if it is full.
 template <typename Given> class IdWriter {
@@ -37,9 +38,29 @@ template <typename Given> class IdWriter {
         next_ = std::transform(ids, ids + count, next_, [](From id) { return static_cast<Id>(id); });
     }
 
-    // The same for any number of ids: most runs are short, and a loop over single ids could not be predicted. Up to `RUN`
-    // ids after the last one are read.
-    template <typename From> void put_run(const From *ids, std::size_t count) {
+    // The same for any number of ids, of which nearly all runs have at most `FEW`. These need no branch: a loop, even over
+    // eight ids at a time, could not be predicted. Up to `FEW` ids after the last one are read.
+    void put_run(const Id *ids, std::size_t count) {
+        if (static_cast<std::size_t>(end_ - next_) < count + FEW) {
+            put(ids, count);
+            return;
+        }
+        std::memcpy(next_, ids, FEW * sizeof(Id));
+        for (std::size_t first = FEW; first < count; first += RUN)
+            std::memcpy(next_ + first, ids + first, RUN * sizeof(Id));
+        next_ += count;
+    }
+
+    // The same for ids of another size.
+    template <typename From> void put_run(const From *ids, std::size_t count) { put_padded(ids, count); }
+
+    // Write the ids of one pre-token, with those that pad them to a multiple of `RUN`.
+    void put_many(const std::uint32_t *ids, std::size_t count) { put_padded(ids, count); }
+
+    std::uint64_t written() const { return static_cast<std::uint64_t>(next_ - first_); }
+
+  private:
+    template <typename From> void put_padded(const From *ids, std::size_t count) {
         if (static_cast<std::size_t>(end_ - next_) < count + RUN) {
             put(ids, count);
             return;
@@ -52,12 +73,6 @@ template <typename Given> class IdWriter {
         next_ += count;
     }
 
-    // Write the ids of one pre-token, with those that pad them to a multiple of `RUN`.
-    void put_many(const std::uint32_t *ids, std::size_t count) { put_run(ids, count); }
-
-    std::uint64_t written() const { return static_cast<std::uint64_t>(next_ - first_); }
-
-  private:
     Id *first_, *next_, *end_;
 };
 

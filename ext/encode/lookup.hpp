@@ -58,7 +58,7 @@ class Lookup {
     }
 
     // Write `count` given ids, of which some stretches are replaced by the ids of their keys. Stretch i is from start(i) to
-    // end(i), set(i, key) sets its key, and encode(key) returns its ids if no cache has them. Up to `RUN` more ids are
+    // end(i), set(i, key) sets its key, and encode(key) returns its ids if no cache has them. Up to `FEW` more ids are
     // read. Before given ids from `done` to `end` are written, borders.pass(done, end, ids) is called.
     template <typename Given, typename Stretches, typename Ids, typename Borders = NoBorders>
     void replace(const Given *given, std::size_t count, const Stretches &stretches, std::size_t number, Ids &to,
@@ -179,8 +179,8 @@ class Lookup {
     std::uint32_t whole_ = WholeTokens::NONE; // the token that was made
     CacheKey keys_[awaited];
     const Cache::Record *records_[awaited]; // null if none has the tag of the key
-    std::uint32_t slots_[PretokenBatch::MOST + RUN], misses_[PretokenBatch::MOST + 8];
-    std::uint16_t short_ids_[PretokenBatch::MOST + RUN];
+    std::uint32_t slots_[PretokenBatch::MOST + FEW], misses_[PretokenBatch::MOST + 8];
+    std::uint16_t short_ids_[PretokenBatch::MOST + FEW];
 };
 
 } // namespace bpeflow

@@ -38,6 +38,21 @@ def test_ids_are_joined_in_the_order_of_the_text(ids: list[list[int]], threads: 
     assert joined.dtype == UINT16
 
 
+@pytest.mark.parametrize(("size", "threads", "part"), [(90, 1, 10), (320, 1, 20), (640, 2, 20), (6_400, 1, 40)])
+def test_parts_grow_with_the_text_up_to_a_limit(size: int, threads: int, part: int) -> None:
+    sizes = []
+
+    class Parts:
+        def encode_to_array(self, text: memoryview, *_: object) -> np.ndarray[Any, Any]:
+            sizes.append(len(text))
+            return np.zeros(1, UINT16)
+
+    with patch.object(parallel, "PART_BYTES", 10), patch.object(parallel, "GROUP_BYTES", 40):
+        encode_text(Parts(), b"a " * (size // 2), NO_SPECIAL_TOKENS, load_pretokenizer("gpt2"), UINT16, threads)  # type: ignore[arg-type]
+    assert sum(sizes) == size
+    assert all(part <= some <= part + 2 for some in sorted(sizes)[1:])
+
+
 @pytest.mark.threads
 def test_a_slow_part_does_not_hold_up_another_thread() -> None:
     done: list[int] = []
