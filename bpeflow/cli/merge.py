@@ -10,7 +10,7 @@ from typing import Any
 from bpeflow.cli.parser import Parser, add_counts_flag
 from bpeflow.cli.progress import run_training
 from bpeflow.cli.settings import NOT_REPEATED, add_run_flags, settings_of
-from bpeflow.config import COUNT_ONLY, Settings, load_values, make_settings, override, replace
+from bpeflow.config import COUNT_ONLY, Settings, load_values, make_settings, override
 from bpeflow.errors import ConfigError
 from bpeflow.run_dir.layout import COUNTS_FILE, Phase, phase_of
 from bpeflow.run_dir.resume import (
@@ -93,7 +93,7 @@ def settings_for_learning(saved: SavedCounts, config: Path | None, overrides: Ma
         values = run.settings
     if "init_from" in {**given, **overrides}:  # which has a pattern, and at whose size superwords begin
         values = {key: value for key, value in values.items() if key not in ("pattern", "transition_size")}
-    values = replace(values, {key: value for key, value in given.items() if key not in COUNT_ONLY})
+    values = override(values, {key: value for key, value in given.items() if key not in COUNT_ONLY})
     settings = make_settings(Settings, {**override(values, overrides), "skip_merge": False})
     if out_dir is None and settings.out_dir == saved.path.parent and has_tokenizer(folder):
         return settings.model_copy(update={"out_dir": _beside(folder, settings.sizes[-1])})

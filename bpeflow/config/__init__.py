@@ -1,7 +1,7 @@
 """Settings: their models, the only description of each, and how they are read."""
 
 from bpeflow.config.fields import Setting, all_settings, setting
-from bpeflow.config.reading import load_values, make_settings, override, replace
+from bpeflow.config.reading import load_values, make_settings, override
 from bpeflow.config.sections import EngineSettings, MonitorSettings, OutputSettings, ThinRare, TransformersSettings
 from bpeflow.config.settings import (
     COUNT_ONLY,
@@ -31,6 +31,5 @@ __all__ = [
     "load_values",
     "make_settings",
     "override",
-    "replace",
     "setting",
 ]

@@ -84,14 +84,11 @@ def read_config(path: Path | None) -> dict[str, Any]:
     return values
 
 
-def replace(values: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `values` updated by `others`. A setting replaces its alternatives, too."""
-    replaced = set(others).union(*(keys for keys in _ALTERNATIVES if not keys.isdisjoint(others)))
-    return {**{key: value for key, value in values.items() if key not in replaced}, **others}
-
-
 def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `values` updated by `overrides`, whose keys may be dotted (``monitor.interval``)."""
+    """Return `values` updated by `overrides`, whose keys may be dotted (``monitor.interval``).
+
+    A setting replaces its alternatives, too.
+    """
     plain, dotted = {}, {}
     for key, value in overrides.items():
         section, _, name = key.partition(".")
@@ -99,7 +96,8 @@ def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[st
             dotted[section, name] = value
         else:
             plain[key] = value
-    result = replace(values, plain)
+    replaced = set(plain).union(*(keys for keys in _ALTERNATIVES if not keys.isdisjoint(plain)))
+    result = {**{key: value for key, value in values.items() if key not in replaced}, **plain}
     for (section, name), value in dotted.items():
         inside = _SECTIONS[section].expand(result.get(section) or {})
         if isinstance(inside, Mapping):  # otherwise validation reports it
