@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, runtime_checkable
 
 from bpeflow._util.text import BadRecordsPolicy, InputFormat, InvalidUtf8Policy, NormalizerName, UnmatchedPolicy
 
@@ -29,11 +29,12 @@ EngineName = Literal["local", "ray"]
 TokenizerFormat = Literal["huggingface", "tiktoken"]
 
 
+@runtime_checkable
 class HasSpec(Protocol):
-    """A tokenizer, as `bpeflow.Tokenizer` is (`formats.tokenizer_spec.HasSpec`)."""
+    """A tokenizer, of whichever class."""
 
     def to_spec(self) -> Any:
-        """Return the tokenizer's content."""
+        """Return the tokenizer's content, a `TokenizerSpec`."""
         ...
 
 

@@ -20,7 +20,6 @@ from bpeflow.backends import BACKENDS
 from bpeflow.config.encoding import EncodeSettings
 from bpeflow.config.sections import Paths
 from bpeflow.dataset.encode import encode_file
-from bpeflow.formats.tokenizer_spec import HasSpec
 from bpeflow.tokenizer.tokenizer import ENCODERS, EncoderName
 from bpeflow.vocab import Vocab
 
@@ -58,7 +57,7 @@ def accepted(annotation: Any) -> Any:
 
 
 def hints(of: Any) -> dict[str, Any]:
-    return get_type_hints(of, localns={"Observer": bpeflow.Observer, "HasSpec": HasSpec, "Vocab": Vocab})
+    return get_type_hints(of, localns={"Observer": bpeflow.Observer, "Vocab": Vocab})
 
 
 @pytest.mark.parametrize(("model", "typed", "others"), TYPED, ids=lambda value: getattr(value, "__name__", ""))
@@ -66,7 +65,7 @@ def test_keywords_are_those_of_the_settings(model: type[BaseModel], typed: type,
     fields = get_type_hints(model, include_extras=True)
     expected = {name: accepted(fields[name]) for name in model.model_fields if name not in others}
     if "init_from" in expected:  # `train` takes a tokenizer in memory out of the settings
-        expected["init_from"] |= HasSpec | Vocab
+        expected["init_from"] |= keywords.HasSpec | Vocab
         expected["backend"] = keywords.BackendName
     assert hints(typed) == expected
 

@@ -11,8 +11,9 @@ from typing import Any
 from bpeflow.config import TransformersSettings, make_settings
 from bpeflow.errors import InputTypeError, MissingLibraryError
 from bpeflow.formats import huggingface, tiktoken, transformers
-from bpeflow.formats.tokenizer_spec import HasSpec, TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.formats.untrusted import read_json
+from bpeflow.keywords import HasSpec
 from bpeflow.vocab import Vocab
 
 #: Names of the objects in error messages, where files have a path.
@@ -47,7 +48,8 @@ def from_object(tokenizer: object) -> TokenizerSpec:
         InputTypeError: the object is not such a tokenizer.
     """
     if isinstance(tokenizer, HasSpec) and not isinstance(tokenizer, type):
-        return tokenizer.to_spec()
+        spec: TokenizerSpec = tokenizer.to_spec()
+        return spec
     if isinstance(tokenizer, Vocab):
         return TokenizerSpec.of(tokenizer)
     if (ranks := getattr(tokenizer, "_mergeable_ranks", None)) is not None:

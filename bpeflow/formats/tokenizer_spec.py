@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -115,15 +114,6 @@ def warn_of_other_pattern(source: object, own: Pattern, pattern: Pattern) -> Non
             "the tokenizer: leave out pattern to split by its own",
             *(source, own, pattern),
         )
-
-
-@runtime_checkable
-class HasSpec(Protocol):
-    """A tokenizer, of whichever class."""
-
-    def to_spec(self) -> TokenizerSpec:
-        """Return the tokenizer's content."""
-        ...
 
 
 def tokenizer_hash(tokenizer: TokenizerSpec) -> str:

@@ -27,7 +27,8 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2
-from bpeflow.formats.tokenizer_spec import HasSpec, TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
+from bpeflow.keywords import HasSpec
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.run_dir.run_files import DECIDING_SUPERWORDS, report_of_tokenizer
 from bpeflow.vocab import Merge, Vocab
