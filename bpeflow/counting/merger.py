@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 from bpeflow._util import native
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.budget import MemoryBudget
-from bpeflow.counting.shards import MAX_COUNT, RECORD, Scratch, Shard, Spilled, address
+from bpeflow.counting.shards import RECORD, Scratch, Shard, Spilled, address
 from bpeflow.counting.table import SharedTables
-from bpeflow.errors import CountOverflowError, FormatError, NativeUnavailableError
+from bpeflow.errors import FormatError, NativeUnavailableError
 
 if TYPE_CHECKING:
     from bpeflow.counting.counts import PretokenCounts  # numpy, which workers do without
@@ -123,8 +123,6 @@ def _summed(shards: Sequence[Shard]) -> Iterator[tuple[bytes, int]]:
             yield last, total
             total = 0
         last, total = token, total + count
-        if total > MAX_COUNT:
-            raise CountOverflowError(f"the count of pre-token {token!r} is {total}, which does not fit 64 bits")
     if last:
         yield last, total
 
