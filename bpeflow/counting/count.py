@@ -116,7 +116,6 @@ class CorpusCounter:
         self.rules = TextRules.of(settings, self.corpus.sources)
         if reason := why_regex(self.rules.pretokenizer):
             log.info("pre-tokenizing with the regex module, which is slow: %s", reason)
-        self.total_bytes = self.corpus.known_bytes
         self._units: Units | None = None
 
     def with_units(self, units: Units) -> CorpusCounter:
@@ -176,8 +175,7 @@ class CorpusCounter:
             _ = self._units.handle  # before threads that share it
         look = None if self._seen else FirstLook(self.rules, _END_OF_TEXT_REMEDY if self._learns else None)
         build = self._builder("threads" if cluster else self._executor(), look)
-        total = None if self.corpus.main_process_only else self.total_bytes  # unknown for an iterable or standard input
-        runner = PipelineRunner(build, total, observer or Observer(), on_sample, sample_interval)
+        runner = PipelineRunner(build, self.corpus.total_bytes, observer or Observer(), on_sample, sample_interval)
         shared = SharedTables(build.mergers)
         segments = self._segments(cluster)
         with explain_memory_error("counting the corpus", _MEMORY_REMEDY), removed_at_end(self.scratch):
@@ -286,8 +284,8 @@ class CorpusCounter:
         if folder is None or self.corpus.main_process_only:  # can be read only once, so no other run could resume it
             return None
         if cluster is not None:
-            size = cluster.segment_size(self.total_bytes, size)
-        elif self.total_bytes <= size and not has_segments(folder):
+            size = cluster.segment_size(self.corpus.known_bytes, size)
+        elif self.corpus.known_bytes <= size and not has_segments(folder):
             return None
         from bpeflow.corpus.plan import SegmentPlan  # for large corpora only
         from bpeflow.counting.segments import SegmentFolder
@@ -315,12 +313,12 @@ class CorpusCounter:
         if self.settings.executor != "auto":
             return self.settings.executor
         parallel = self.rules.scanner == "native" and not self.settings.normalizer and not self.corpus.streams
-        return "threads" if parallel or self.total_bytes <= SMALL_INPUT else "processes"
+        return "threads" if parallel or self.corpus.known_bytes <= SMALL_INPUT else "processes"
 
     def _counters(self) -> int:
         """Return the number of counters in threads: at most one per chunk."""
         counters = self.settings.num_counter or available_cores()
-        chunks = -(-self.total_bytes // int(self.settings.chunk_size))
+        chunks = -(-self.corpus.known_bytes // int(self.settings.chunk_size))
         if self.corpus.streams or self.corpus.main_process_only:
             chunks = counters  # the number of chunks is unknown
         return max(min(counters, chunks), 1) if self.rules.scanner == "native" else 1

@@ -98,6 +98,20 @@ def test_folders_and_globs_are_expanded(memory: str, expected: bpeflow.PretokenC
     assert count(memory, exclude=["*/deep/*", "*.jsonl"]) == count(iter(DOCUMENTS[:75]))
 
 
+def test_progress_has_the_size_of_files_in_memory(memory: str) -> None:
+    calls: list[tuple[int, int | None]] = []
+
+    class Recorder(bpeflow.Observer):
+        def counting(self, counted_bytes: int, total_bytes: int | None) -> None:
+            calls.append((counted_bytes, total_bytes))
+
+    count(memory, observer=Recorder())
+    size = sum(file["size"] for file in fsspec.filesystem("memory").find("/lab", detail=True).values())
+    size -= len(b"not to be counted")
+    assert calls[0] == (0, size)
+    assert calls[-1] == (size, size)
+
+
 def test_a_source_of_urls_is_sampled(memory: str) -> None:
     counts = count([{"name": "lab", "path": memory, "max_bytes": 5000}])
     assert 2500 < counts.total_bytes <= 5000

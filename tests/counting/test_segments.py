@@ -97,7 +97,7 @@ def test_streams_are_not_divided_and_sources_add_up(
     assert parts.counting.segments is not None
     assert parts.counting.segments.resumed == 2
     assert parts.counting.segments.segments > 4
-    assert recorder.calls[-1] == (counting.total_bytes, counting.total_bytes)
+    assert recorder.calls[-1] == (counting.corpus.known_bytes, counting.corpus.total_bytes)
     (streams / "c.gz").touch()
     with pytest.raises(ResumeError, match=r"streams/c\.gz has been modified since"):
         counter(corpus, run, **options).count()
