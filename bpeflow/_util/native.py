@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: The number that `bpeflow_abi` of a library must return: BPEFLOW_ABI in the header.
-ABI = 24
+ABI = 25
 
 #: Environment variable with a folder to search before the package's own. Sanitizer builds are tested this way.
 LIBRARY_PATH_VARIABLE = "BPEFLOW_LIBRARY_PATH"
@@ -249,11 +249,11 @@ _COUNT = _PATTERN | {
     "bpeflow_table_write": _checked(c_void_p, c_uint32, c_void_p, c_char_p, _NUMBER, _NUMBER),
     "bpeflow_table_free": _freeing(),
     "bpeflow_sum_new": _checked(_HANDLES, c_uint64, c_uint32, _HANDLES),
-    "bpeflow_sum_add_up": _checked(c_void_p, c_uint32),
-    "bpeflow_sum_sort": _checked(c_void_p, c_uint32),
+    "bpeflow_sum_add_up": _checked(c_void_p),
+    "bpeflow_sum_divide": _checked(c_void_p),
     "bpeflow_sum_size": _checked(c_void_p, _NUMBER, _NUMBER),
-    "bpeflow_sum_write_bytes": _checked(c_void_p, c_uint32, c_void_p),
-    "bpeflow_sum_write_numbers": _checked(c_void_p, c_uint32, c_void_p, c_void_p),
+    "bpeflow_sum_distribute": _checked(c_void_p, c_void_p, c_void_p, c_void_p),
+    "bpeflow_sum_sort": _checked(c_void_p, c_void_p, c_void_p, c_void_p),
     "bpeflow_sum_free": _freeing(),
     "bpeflow_kway_new": _checked(POINTER(Shard), c_uint64, c_uint64, _HANDLES),
     "bpeflow_kway_write": _checked(c_void_p, c_void_p, c_char_p, _NUMBER, _NUMBER),

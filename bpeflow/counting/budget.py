@@ -17,9 +17,9 @@ start summing when the last counter has ended. So each of the two stages gets th
 
 The remaining quarter is for the data that one stage holds of the other. A counter sends its last shards in memory only
 if its table fills at most half of the counter's share. Such shards take less than half of the table's memory: of a
-pre-token of 8 bytes, 20 in the shard (12 plus its length), and 59 or more in the table (at least 11 in the index, 32 in
+pre-token of 8 bytes, 20 in the shard (12 plus its length), and 47 or more in the table (at least 11 in the index, 20 in
 its record, and 16 to sort it). They take more only if pre-tokens, which are stored in full in both, have more than
-about 24 bytes on average. Counters in the same process as the reducer leave such a table to it as it is.
+about 16 bytes on average. Counters in the same process as the reducer leave such a table to it as it is.
 """
 
 from __future__ import annotations

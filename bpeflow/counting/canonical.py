@@ -68,21 +68,20 @@ def sum_of_tables(tables: Sequence[Handle], threads: int) -> Arrays:
     handles = (c_void_p * len(tables))(*(table.value for table in tables))
     total = Handle(library, "sum", handles, len(handles), threads)
 
-    def in_parts(step: Callable[..., int], *arrays: NDArray[Any]) -> None:
+    def in_threads(step: Callable[..., int], *arrays: NDArray[Any]) -> None:
         addresses = [array.ctypes.data for array in arrays]
-        list(map_in_threads(lambda part: step(total, part, *addresses), range(threads), threads))
+        list(map_in_threads(lambda _: step(total, *addresses), range(threads), threads))
 
-    in_parts(library.bpeflow_sum_add_up)
-    in_parts(library.bpeflow_sum_sort)
+    in_threads(library.bpeflow_sum_add_up)
+    in_threads(library.bpeflow_sum_divide)
     tokens, size = c_uint64(), c_uint64()
     library.bpeflow_sum_size(total, byref(tokens), byref(size))
-    data = np.empty(size.value, np.uint8)
-    in_parts(library.bpeflow_sum_write_bytes, data)
-    # Here and not in finalizers: this takes a while, and Ctrl-C in a finalizer is lost. The other arrays can take the
-    # memory of the tables.
+    data, offsets = np.empty(size.value, np.uint8), np.zeros(tokens.value + 1, np.int64)
+    arrays = data, offsets, np.empty(tokens.value, np.int64)
+    in_threads(library.bpeflow_sum_distribute, *arrays)
+    # Here and not in finalizers: this takes a while, and Ctrl-C in a finalizer is lost.
     for table in tables:
         table.free()
-    offsets, counts = np.zeros(tokens.value + 1, np.int64), np.empty(tokens.value, np.int64)
-    in_parts(library.bpeflow_sum_write_numbers, offsets, counts)
+    in_threads(library.bpeflow_sum_sort, *arrays)
     total.free()
-    return data, offsets, counts
+    return arrays

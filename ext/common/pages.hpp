@@ -39,8 +39,8 @@ class Pages {
         size_ = size;
     }
 
-    // Return the memory to the kernel. The content is lost.
-    void discard() const { madvise(data_, size_, MADV_DONTNEED); }
+    // Return a part, of whole pages, to the kernel. The content is lost.
+    void discard(std::size_t begin, std::size_t end) const { madvise(data_ + begin, end - begin, MADV_DONTNEED); }
 
 #if defined(__linux__)
     static constexpr bool COPIES = false;
@@ -51,9 +51,10 @@ class Pages {
     std::uint8_t *data() const { return data_; }
     std::size_t size() const { return size_; } // in bytes
 
+    static constexpr std::size_t large_page = std::size_t{1} << 21;
+
   private:
     static constexpr std::size_t small_page = std::size_t{1} << 16; // the largest of the supported systems
-    static constexpr std::size_t large_page = std::size_t{1} << 21;
 
     // Where memory that moves ends within a huge page, small pages would have to fill the rest of it.
     static std::size_t rounded(std::size_t size) {

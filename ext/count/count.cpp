@@ -20,7 +20,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -145,45 +144,45 @@ void bpeflow_table_free(bpeflow_table *table) {
     delete table;
 }
 
-int bpeflow_sum_new(bpeflow_table *const *tables, std::uint64_t count, std::uint32_t parts, bpeflow_sum **sum) {
+int bpeflow_sum_new(bpeflow_table *const *tables, std::uint64_t count, std::uint32_t threads, bpeflow_sum **sum) {
     if (!sum) return BPEFLOW_BAD_ARGUMENT;
     *sum = nullptr;
-    if ((!tables && count > 0) || parts == 0) return BPEFLOW_BAD_ARGUMENT;
+    if ((!tables && count > 0) || threads == 0) return BPEFLOW_BAD_ARGUMENT;
     if (std::any_of(tables, tables + count, [](const bpeflow_table *table) { return !table; }))
         return BPEFLOW_BAD_ARGUMENT;
     return bpeflow::status_of([&] {
         std::vector<bpeflow::Table *> completed(count);
         for (std::uint64_t i = 0; i < count; i++) completed[i] = &tables[i]->counter.completed();
-        *sum = new bpeflow_sum{{std::move(completed), parts}};
+        *sum = new bpeflow_sum{{std::move(completed), threads}};
     });
 }
 
-int bpeflow_sum_add_up(bpeflow_sum *sum, std::uint32_t partition) {
-    if (!sum || partition >= sum->sum.parts()) return BPEFLOW_BAD_ARGUMENT;
-    return bpeflow::status_of([&] { sum->sum.add_up(partition); });
+int bpeflow_sum_add_up(bpeflow_sum *sum) {
+    if (!sum) return BPEFLOW_BAD_ARGUMENT;
+    return bpeflow::status_of([&] { sum->sum.add_up(); });
 }
 
-int bpeflow_sum_sort(bpeflow_sum *sum, std::uint32_t part) {
-    if (!sum || part >= sum->sum.parts()) return BPEFLOW_BAD_ARGUMENT;
-    return bpeflow::status_of([&] { sum->sum.sort(part); });
+int bpeflow_sum_divide(bpeflow_sum *sum) {
+    if (!sum) return BPEFLOW_BAD_ARGUMENT;
+    return bpeflow::status_of([&] { sum->sum.divide(); });
 }
 
-int bpeflow_sum_size(const bpeflow_sum *sum, std::uint64_t *tokens, std::uint64_t *bytes) {
+int bpeflow_sum_size(bpeflow_sum *sum, std::uint64_t *tokens, std::uint64_t *bytes) {
     if (!sum || !tokens || !bytes) return BPEFLOW_BAD_ARGUMENT;
-    std::tie(*tokens, *bytes) = sum->sum.size_before(sum->sum.parts());
+    const bpeflow::TableSum::Size size = sum->sum.size();
+    *tokens = size.tokens;
+    *bytes = size.bytes;
     return BPEFLOW_OK;
 }
 
-int bpeflow_sum_write_bytes(bpeflow_sum *sum, std::uint32_t part, std::uint8_t *data) {
-    if (!sum || part >= sum->sum.parts() || !data) return BPEFLOW_BAD_ARGUMENT;
-    sum->sum.write_bytes(part, data);
-    return BPEFLOW_OK;
+int bpeflow_sum_distribute(bpeflow_sum *sum, std::uint8_t *data, std::int64_t *offsets, std::int64_t *counts) {
+    if (!sum || !data || !offsets || !counts) return BPEFLOW_BAD_ARGUMENT;
+    return bpeflow::status_of([&] { sum->sum.distribute(data, offsets, counts); });
 }
 
-int bpeflow_sum_write_numbers(const bpeflow_sum *sum, std::uint32_t part, std::int64_t *offsets, std::int64_t *counts) {
-    if (!sum || part >= sum->sum.parts() || !offsets || !counts) return BPEFLOW_BAD_ARGUMENT;
-    sum->sum.write_numbers(part, offsets, counts);
-    return BPEFLOW_OK;
+int bpeflow_sum_sort(bpeflow_sum *sum, std::uint8_t *data, std::int64_t *offsets, std::int64_t *counts) {
+    if (!sum || !data || !offsets || !counts) return BPEFLOW_BAD_ARGUMENT;
+    return bpeflow::status_of([&] { sum->sum.sort(data, offsets, counts); });
 }
 
 void bpeflow_sum_free(bpeflow_sum *sum) {

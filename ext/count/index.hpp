@@ -67,7 +67,7 @@ class Index {
     }
 
     // Return the memory to the kernel. Nothing can be found after this.
-    void discard() const { pages_.discard(); }
+    void discard() const { pages_.discard(0, pages_.size()); }
 
     void prefetch(std::uint64_t hash) const { __builtin_prefetch(&bucket(home(tag(hash)))); }
 

@@ -19,10 +19,7 @@ namespace bpeflow {
 // A pre-token to sort.
 struct Entry {
     std::uint64_t number; // to sort by: its count, or eight of its bytes (see prefix_of())
-    union {
-        Pretoken *record;
-        std::uint64_t end; // once its bytes have been written: where they end
-    };
+    Pretoken *record;
 };
 
 // Sort by number, or by its bytes up to the one at `shift` if the others agree. One byte after another, the last first,
@@ -101,7 +98,7 @@ inline void sort_by_bytes(Entry *begin, Entry *end, std::size_t position = 0) {
     static constexpr std::ptrdiff_t ahead = 16; // records are in random order, unless all of one table are sorted
     for (Entry *entry = begin; entry != end; entry++) {
         if (end - entry > ahead) __builtin_prefetch(entry[ahead].record->bytes() + position);
-        entry->number = prefix_of(entry->record->bytes() + position, entry->record->length - position, 8); // padded
+        entry->number = prefix_of(entry->record->bytes() + position, entry->record->length - position, 8);
     }
     sort_by_number(begin, end);
     each_group(begin, end, [position](Entry *first, Entry *last) { sort_ties(first, last, position + 8); });
@@ -131,7 +128,7 @@ inline std::vector<Entry> sorted(Table &table, std::uint32_t partitions, std::ui
     std::fill(tokens, tokens + partitions, 0);
     std::fill(sizes, sizes + partitions, 0);
     table.each([&](const Pretoken &pretoken) {
-        const std::uint32_t partition = pretoken.partition(partitions);
+        const std::uint32_t partition = partition_of(pretoken.hash(), partitions);
         tokens[partition]++;
         sizes[partition] += BPEFLOW_RECORD_SIZE + std::uint64_t{pretoken.length};
     });
@@ -139,7 +136,7 @@ inline std::vector<Entry> sorted(Table &table, std::uint32_t partitions, std::ui
     std::vector<Entry *> ends{entries.data()};
     for (std::uint32_t partition = 1; partition < partitions; partition++)
         ends.push_back(ends.back() + tokens[partition - 1]);
-    table.each([&](Pretoken &pretoken) { *ends[pretoken.partition(partitions)]++ = {0, {&pretoken}}; });
+    table.each([&](Pretoken &pretoken) { *ends[partition_of(pretoken.hash(), partitions)]++ = {0, &pretoken}; });
     for (std::uint32_t partition = 0; partition < partitions; partition++)
         sort_by_bytes(ends[partition] - tokens[partition], ends[partition]);
     return entries;

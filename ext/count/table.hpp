@@ -78,22 +78,25 @@ class Table {
         waiting_ = 0;
     }
 
-    // Move the counts of records of another table to the records of this one, where it has them. Both tables must be complete.
-    // Threads may do this at the same time for different pre-tokens.
-    void take_over(Pretoken *const *others, std::size_t count) {
-        Key keys[BATCH]; // only their hashes
+    // A record of another table, and its hash.
+    struct Other {
+        Pretoken *record;
+        std::uint64_t hash;
+    };
+
+    // Move the counts of others to the records of this table, where it has them. Both tables must be complete. Threads
+    // may do this at the same time for different pre-tokens.
+    void take_over(const Other *others, std::size_t count) {
         std::uint32_t places[BATCH];
+        for (std::size_t i = 0; i < count; i++) index_.prefetch(others[i].hash);
+        guess(others, count, places);
         for (std::size_t i = 0; i < count; i++) {
-            keys[i].hash = others[i]->hash();
-            index_.prefetch(keys[i].hash);
-        }
-        guess(keys, count, places);
-        for (std::size_t i = 0; i < count; i++) {
-            const auto same = [&](std::uint32_t place) { return record(place).is(*others[i]); };
-            const std::uint32_t place = same(places[i]) ? places[i] : index_.find(keys[i].hash, same);
+            Pretoken &other = *others[i].record;
+            const auto same = [&](std::uint32_t place) { return record(place).is(other); };
+            const std::uint32_t place = same(places[i]) ? places[i] : index_.find(others[i].hash, same);
             if (place == 0) continue;
-            record(place).add(others[i]->count);
-            others[i]->count = 0;
+            record(place).add(other.count);
+            other.count = 0;
         }
     }
 
@@ -112,10 +115,22 @@ class Table {
 
     std::size_t tokens() const { return used_; }
     std::uint64_t bytes() const { return bytes_; }
+    std::uint64_t size() const { return std::uint64_t{end_} * Pretoken::unit; } // of the records, in bytes
 
     // Call work(record) for all records, in the order in which they came.
     template <typename Work> void each(const Work &work) {
         each_place([&](std::uint32_t place) { work(record(place)); });
+    }
+
+    // Do the same, and return the memory of the records to the kernel on the way. The table is lost.
+    template <typename Work> void consume(const Work &work) {
+        std::size_t returned = 0;
+        each_place([&](std::uint32_t place) {
+            work(record(place));
+            const std::size_t read = place * Pretoken::unit / Pages::large_page * Pages::large_page;
+            if (read > returned) records_.discard(std::exchange(returned, read), read);
+        });
+        records_.discard(returned, records_.size());
     }
 
     const Pretoken &record(std::uint32_t place) const {
@@ -136,8 +151,7 @@ class Table {
 
   private:
     static constexpr std::size_t first_records = std::size_t{1} << 16; // bytes
-    static constexpr std::uint32_t first_place = 4;                    // zeros before it: never equal to a key
-    static constexpr std::size_t slack = 2 * Pretoken::unit;           // read after the last record
+    static constexpr std::uint32_t first_place = 8;                    // zeros before it: never equal to a key
 
     // Call work(place) for the places of all records, in order.
     template <typename Work> void each_place(const Work &work) const {
@@ -148,7 +162,7 @@ class Table {
     }
 
     // Guess the places of keys, and prefetch their records.
-    void guess(const Key *keys, std::size_t count, std::uint32_t *places) const {
+    template <typename Key> void guess(const Key *keys, std::size_t count, std::uint32_t *places) const {
         for (std::size_t i = 0; i < count; i++) {
             places[i] = index_.guess(keys[i].hash);
             __builtin_prefetch(&record(places[i]), 1);
@@ -175,8 +189,8 @@ class Table {
     std::uint32_t insert(const Key &key) {
         const std::size_t units = Pretoken::units(key.length), end = end_ + units;
         if (end > std::numeric_limits<std::uint32_t>::max()) throw Failure{BPEFLOW_TOO_LARGE};
-        if (end * Pretoken::unit + slack > records_.size())
-            records_.grow(std::max(end * Pretoken::unit + slack, records_.size() / 2 * 3));
+        if (end * Pretoken::unit + Pretoken::slack > records_.size())
+            records_.grow(std::max(end * Pretoken::unit + Pretoken::slack, records_.size() / 2 * 3));
         const std::uint32_t place = end_;
         key.write(record(place));
         end_ = static_cast<std::uint32_t>(end);
@@ -199,7 +213,9 @@ class Table {
         each_place([&](std::uint32_t place) {
             const Pretoken &here = record(place);
             if (here.length > 8 || here.count <= rare || here.bytes()[here.length - 1] == 0) return;
-            front_.offer(load_word(here.bytes()), place, here.count);
+            std::uint64_t words[2];
+            load_short(here.bytes(), here.length, SHORT, words);
+            front_.offer(words[0], place, here.count);
         });
     }
 

@@ -22,7 +22,7 @@ extern "C" {
 #endif
 
 /* Incremented with every change below. Python refuses a library with another number. */
-#define BPEFLOW_ABI 24
+#define BPEFLOW_ABI 25
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
@@ -201,30 +201,30 @@ BPEFLOW_API int bpeflow_table_write(bpeflow_table *table, uint32_t partitions, u
 
 BPEFLOW_API void bpeflow_table_free(bpeflow_table *table);
 
-/* The sum of several tables: each pre-token once, its counts added up, in canonical order, which is count descending, then
- * bytes ascending. It is made in steps: add up all partitions, sort all parts, write their bytes, write their numbers.
- * Threads may do the parts of a step at the same time. */
+/* The sum of several tables: each pre-token once, its counts added up, in canonical order, which is count descending,
+ * then bytes ascending. It is made in steps, by the functions below in this order. Threads share the work of a step: they
+ * call its function at the same time, and the step is done when all calls have returned. */
 typedef struct bpeflow_sum bpeflow_sum;
 
-/* Create a sum of tables, with as many parts as partitions. The tables can only be freed after this, and must be there
- * until all bytes have been written. On success *sum is a handle, otherwise NULL. */
-BPEFLOW_API int bpeflow_sum_new(bpeflow_table *const *tables, uint64_t count, uint32_t parts, bpeflow_sum **sum);
+/* Create a sum of tables, which must not be freed before the third step is done. `threads` is the number of threads that
+ * will call the functions. On success *sum is a handle, otherwise NULL. */
+BPEFLOW_API int bpeflow_sum_new(bpeflow_table *const *tables, uint64_t count, uint32_t threads, bpeflow_sum **sum);
 
-/* Add up a partition, of `parts`. */
-BPEFLOW_API int bpeflow_sum_add_up(bpeflow_sum *sum, uint32_t partition);
+/* Step 1: add up the counts. */
+BPEFLOW_API int bpeflow_sum_add_up(bpeflow_sum *sum);
 
-/* Sort a part. */
-BPEFLOW_API int bpeflow_sum_sort(bpeflow_sum *sum, uint32_t part);
+/* Step 2: divide the pre-tokens into ranges of the canonical order. */
+BPEFLOW_API int bpeflow_sum_divide(bpeflow_sum *sum);
 
-/* Get the number of pre-tokens in all sorted parts, and the sum of their lengths. */
-BPEFLOW_API int bpeflow_sum_size(const bpeflow_sum *sum, uint64_t *tokens, uint64_t *bytes);
+/* Then, in one thread: get the number of pre-tokens, and the sum of their lengths. */
+BPEFLOW_API int bpeflow_sum_size(bpeflow_sum *sum, uint64_t *tokens, uint64_t *bytes);
 
-/* Write the pre-tokens of a part to their places in data[bytes]. */
-BPEFLOW_API int bpeflow_sum_write_bytes(bpeflow_sum *sum, uint32_t part, uint8_t *data);
+/* Step 3: copy the pre-tokens, range by range, to data[bytes], the positions where they end to offsets[tokens + 1] (the
+ * first one, 0, is the caller's), and their counts to counts[tokens]. The tables return their memory, and are lost. */
+BPEFLOW_API int bpeflow_sum_distribute(bpeflow_sum *sum, uint8_t *data, int64_t *offsets, int64_t *counts);
 
-/* Then, write the positions at which the pre-tokens of a part end to offsets[tokens + 1] (the first one, 0, is the
- * caller's), and their counts to counts[tokens]. */
-BPEFLOW_API int bpeflow_sum_write_numbers(const bpeflow_sum *sum, uint32_t part, int64_t *offsets, int64_t *counts);
+/* Step 4: sort the ranges in these arrays. */
+BPEFLOW_API int bpeflow_sum_sort(bpeflow_sum *sum, uint8_t *data, int64_t *offsets, int64_t *counts);
 
 BPEFLOW_API void bpeflow_sum_free(bpeflow_sum *sum);
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -83,6 +85,34 @@ def test_partitions_of_large_tables_are_summed_at_the_same_time() -> None:
         expected.update(counts)
     expected.update(tables[1])
     assert list(PretokenCounts(*share(tables, [1, 2, 1], 4).join()).items()) == sorted(expected.items(), key=canonical)
+
+
+#: Counts a file in a process of its own, and prints how far this raised the peak of the memory.
+PEAK_OF_COUNTING = """
+import re, sys
+from pathlib import Path
+import bpeflow
+
+def peak():
+    return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+
+bpeflow.count(iter(["a text"]), num_counter=1)
+before = peak()
+counts = bpeflow.count(sys.argv[1], num_counter=1, chunk_size="256kb")
+print((peak() - before) / len(counts))
+"""
+
+
+@pytest.mark.not_sanitized  # which take memory
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is measured as on Linux")
+def test_no_pre_token_is_in_memory_twice(tmp_path: Path) -> None:
+    """The peak is 115 bytes for one of 64. If records were returned only after all were copied, it would be 167."""
+    choose = random.Random(0)
+    words = ("".join(choose.choices("abcdefgh", k=63)) for _ in range(390_000))
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("".join(f" {word}" for word in words), encoding="ascii")
+    command = [sys.executable, "-c", PEAK_OF_COUNTING, str(corpus)]
+    assert float(subprocess.run(command, check=True, capture_output=True, text=True).stdout) < 140
 
 
 def test_the_sum_of_empty_tables_is_empty() -> None:
