@@ -124,9 +124,15 @@ class Merging {
         for (std::size_t i = 0; i + 1 < count; i++) merges[i] = given.merge_at(i);
         for (std::size_t i = 0; i < count; i++) ids[i] = given.id(i);
         while (count > 1) {
-            const std::size_t at = static_cast<std::size_t>(std::min_element(merges, merges + count - 1) - merges);
-            if (merges[at] == NO_MERGE) break;
-            const std::uint32_t made = ids[at] = made_by(merges[at]);
+            std::size_t at = 0;
+            Merge least = merges[0]; // in a register: `std::min_element`, with a pointer, takes twice the time
+            for (std::size_t i = 1; i + 1 < count; i++) {
+                const bool less = merges[i] < least;
+                at = less ? i : at;
+                least = less ? merges[i] : least;
+            }
+            if (least == NO_MERGE) break;
+            const std::uint32_t made = ids[at] = made_by(least);
             count--;
             // Both look-ups below wait for memory at the same time.
             if (at + 1 < count) pairs_.prefetch(made, ids[at + 2]);

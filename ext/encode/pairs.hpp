@@ -63,7 +63,7 @@ class Pairs {
     void index_bytes() {
         for (unsigned left = 0; left < 256; left++)
             for (unsigned right = 0; right < 256; right++)
-                of_bytes_[left << 8 | right] = find(byte_ids_[left], byte_ids_[right]);
+                of_bytes_[right << 8 | left] = find(byte_ids_[left], byte_ids_[right]);
     }
 
     // Whether each merge is known to be of tokens that only merges of lower ranks make, as in a trained vocabulary.
@@ -94,9 +94,9 @@ class Pairs {
     // be overwritten. Without a branch for each, which could not be predicted.
     std::size_t find_cuts(const std::uint8_t *text, std::uint32_t at, std::uint32_t stop, std::uint32_t *cuts) const {
         std::size_t count = 0;
-        for (; at < stop; at++) {
-            cuts[count] = at;
-            count += is_cut_[index(text[at - 1], text[at])];
+        for (std::size_t i = at; i < stop; i++) {
+            cuts[count] = static_cast<std::uint32_t>(i);
+            count += is_cut_[index(text[i - 1], text[i])]; // one load of both bytes
         }
         return count;
     }
@@ -125,7 +125,7 @@ class Pairs {
         return size;
     }
 
-    static std::size_t index(std::uint8_t left, std::uint8_t right) { return std::size_t{left} << 8 | right; }
+    static std::size_t index(std::uint8_t left, std::uint8_t right) { return std::size_t{right} << 8 | left; }
 
     // Return the index of the slot where the search for a pair begins.
     std::size_t home(std::uint64_t hash) const { return (hash ^ hash >> 32) & mask_; }
