@@ -140,10 +140,12 @@ class Table {
     Pretoken &record(std::uint32_t place) { return const_cast<Pretoken &>(std::as_const(*this).record(place)); }
 
     // Upper bound in bytes on the memory while `more` pre-tokens are added and the table is then read, which takes
-    // `each` bytes per pre-token. The new pre-tokens are assumed to be as long as the present ones on average.
+    // `each` bytes per pre-token. The new pre-tokens are assumed to be as long as the present ones on average. UINT64_MAX
+    // if places cannot number as many records: 16 GiB.
     std::uint64_t memory(std::uint64_t more, std::size_t each) const {
         const std::uint64_t used = used_ + more;
         const std::uint64_t units = end_ / std::max<std::uint64_t>(used_, 1) + 1;
+        if (units * used > std::numeric_limits<std::uint32_t>::max()) return UINT64_MAX;
         const std::uint64_t records = std::max<std::uint64_t>(units * used * Pretoken::unit, first_records);
         const std::uint64_t copied = Pages::COPIES && records > records_.size() ? records_.size() : 0;
         return index_.memory(used) + records + std::max(copied, used * each) + sizeof(*this) + front_.memory();

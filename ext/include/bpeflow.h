@@ -190,7 +190,8 @@ BPEFLOW_API int bpeflow_table_add(bpeflow_table *table, const uint8_t *data, con
 BPEFLOW_API int bpeflow_table_size(const bpeflow_table *table, uint64_t *tokens, uint64_t *bytes);
 
 /* Get an upper bound in bytes on the table's memory after `more` distinct pre-tokens of average length have been
- * added and a shard has been written, including temporary memory for growth and sorting. */
+ * added and a shard has been written, including temporary memory for growth and sorting. UINT64_MAX if it cannot hold as
+ * many. */
 BPEFLOW_API int bpeflow_table_memory(const bpeflow_table *table, uint64_t more, uint64_t *bytes);
 
 /* Write the table as a shard: to `data`, or to a new file if `data` is NULL. `data` must hold the pre-tokens' bytes and

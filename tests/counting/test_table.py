@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from available import skip_missing
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from bpeflow.corpus.documents import Delimiters, DocumentStatistics
 from bpeflow.counting.shards import Shard, Spilled
 from bpeflow.counting.table import CountTable, NativeTable, RegexTable, new_table
 from bpeflow.errors import CountOverflowError, ScratchError
-from bpeflow.pretokenize.native import Scanner, native_instructions
+from bpeflow.pretokenize.native import Scanner, native_instructions, why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer
 
 #: Words of control characters and punctuation, each of which is one pre-token. Some differ only in zeros at the end.
@@ -102,6 +103,14 @@ def test_memory_covers_present_and_future_pretokens(scanner: Scanner) -> None:
     assert table.memory(100_000) >= max(table.memory(0), 120_000 * 50)
     table.count(b"long" * 250_000)
     assert table.memory(0) > 1_000_000 or scanner == "regex"  # which estimates by the number alone
+
+
+def test_a_table_that_could_hold_no_more_is_as_one_beyond_any_limit() -> None:
+    """So a counter spills it. Records have 32-bit places, which number 16 GiB."""
+    skip_missing("count", why_regex(load_pretokenizer("gpt2")))
+    table = NativeTable()
+    assert table.memory(100_000_000) < 2**40
+    assert table.memory(2_000_000_000) == 2**64 - 1
 
 
 def test_long_prefixes_and_zeros_are_in_order(scanner: Scanner) -> None:
