@@ -20,7 +20,7 @@ PATTERNS = {
 
 _NOTES = {
     "count": "bpeflow.count of the files",
-    "encode": "Tokenizer.encode_to_numpy, first call, with 2,000 merges of the same pattern",
+    "encode": "Tokenizer.encode_to_numpy, first call, with 32,000 entries trained with the same pattern",
 }
 
 
