@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase, translate
 from pathlib import Path, PurePath
@@ -40,10 +40,10 @@ _Found = tuple[Location, Any, int | None]
 #: The most characters of a URL.
 _LONGEST_URL = 4000
 
-log = logging.getLogger(__name__)
-
 #: The remedy for text in place of a path.
 _TEXT_REMEDY = "give the name of a file, or in Python an iterable of documents, such as iter([text, ...])"
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,10 +260,11 @@ def _walk(folder: Path) -> Iterator[Path]:
         raise CorpusError(f"cannot read the folder {name} ({error.strerror}); change its mode or move it") from error
 
     for parent, folders, names in os.walk(folder, onerror=refuse):
+        if Path(parent) != folder and _is_run({*folders, *names}):
+            runs.append(Path(parent))
+            folders.clear()
+            continue
         folders[:] = [name for name in folders if not name.startswith(".")]
-        runs_here = {name for name in folders if _is_run(Path(parent, name))}
-        runs += (Path(parent, name) for name in runs_here)
-        folders[:] = [name for name in folders if name not in runs_here]
         for path in (Path(parent, name) for name in names if not name.startswith(".")):
             if path.is_file() or not path.exists():  # a dangling link is an error later, unless excluded
                 yield path
@@ -271,11 +272,10 @@ def _walk(folder: Path) -> Iterator[Path]:
         log.info("%s: %s left out, such as %s", folder, format_count(len(runs), "training run"), min(runs))
 
 
-def _is_run(folder: Path) -> bool:
-    """Return whether a folder has what a training run leaves, finished or not (`bpeflow.run_dir.layout`)."""
-    names = ("run.json", "counts.npz", "bpeflow.json", ".lock", "unfinished")
-    has = {name for name in names if (folder / name).exists()}
-    return {".lock", "unfinished"} <= has or ("run.json" in has and bool(has & {"counts.npz", "bpeflow.json"}))
+def _is_run(names: Collection[str]) -> bool:
+    """Return whether a folder with these names is what a training run leaves, finished or not (`run_dir.layout`)."""
+    is_finished = "run.json" in names and ("counts.npz" in names or "bpeflow.json" in names)
+    return is_finished or (".lock" in names and "unfinished" in names)
 
 
 # ---- URLs ----
