@@ -310,9 +310,10 @@ def connect(settings: EngineSettings) -> Iterator[Cluster]:
         os.environ.setdefault(f"RAY_{name}", str(value))
     try:
         import ray
-    except ModuleNotFoundError as error:
+
+        connected_here = not ray.is_initialized()
+    except (ModuleNotFoundError, AttributeError) as error:  # without Ray, any folder named ray is imported
         raise EngineUnavailableError(f"engine ray needs Ray: pip install 'bpeflow[ray]' ({error})") from error
-    connected_here = not ray.is_initialized()
     try:
         if connected_here:
             with _signal_handlers_kept():

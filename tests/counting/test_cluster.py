@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -174,8 +175,9 @@ def test_an_address_without_cluster(address: str, message: str) -> None:
     assert time.monotonic() - began < 10
 
 
-def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
+@pytest.mark.parametrize("imported", [None, ModuleType("ray")], ids=["nothing", "a folder"])
+def test_a_missing_library_is_named_with_its_extra(imported: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", imported)
     with pytest.raises(EngineUnavailableError, match=r"pip install 'bpeflow\[ray\]'"):
         connect(EngineSettings(kind="ray")).__enter__()
 
