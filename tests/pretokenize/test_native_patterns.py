@@ -243,6 +243,14 @@ def test_reading_ahead_takes_linear_time(source: str, unit: str) -> None:
     assert len(table)
 
 
+def test_only_what_an_attempt_has_read_is_a_dead_end() -> None:
+    """After where an attempt has failed, its 64 states are those of 64 bytes before: here of an earlier match."""
+    splitter = load_pretokenizer("qa*z|a+b+c|.")
+    unit = f"q{'a' * 30}{'b' * 20}c"
+    for length in range(64):
+        assert_same(splitter, unit + "x" * length + unit)
+
+
 # ---- unmatched text
 
 
