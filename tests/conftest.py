@@ -49,6 +49,16 @@ if ONE_IN > 1:
     hypothesis.settings = FewerExamples  # for test modules, which are imported later
 
 
+# Processor time is limited in seconds. An emulated processor (`.ci/emulated`) gets as little done in many of them.
+if SLOWER := int(os.environ.get("BPEFLOW_TIMES_SLOWER", "0")):
+    from bpeflow.pretokenize import automaton, compiled, limits
+
+    automaton._MAX_SECONDS *= SLOWER
+    compiled._MAX_SECONDS *= SLOWER
+    limits._SECONDS *= SLOWER
+    limits._CHARACTERS_PER_SECOND //= SLOWER
+
+
 # A process started in a shell's background, or under nohup, ignores these, and so would everything that tests start.
 for number, handler in {"SIGINT": signal.default_int_handler, "SIGHUP": signal.SIG_DFL}.items():
     if hasattr(signal, number) and signal.getsignal(getattr(signal, number)) is signal.SIG_IGN:
