@@ -99,7 +99,9 @@ def test_a_fault_in_the_main_process(
 
 
 def superwords(corpus: Path, out: Path, *flags: str) -> list[str]:
-    flags = ("--superwords", "--transition_size", "350", "--set", "chunk_size=1mb", *flags)
+    # Many pipelines, one after another. Each would start a server of its own for processes, for half of the time.
+    threads = ("--set", "chunk_size=1mb", "--set", "executor=threads")
+    flags = ("--superwords", "--transition_size", "350", *threads, *flags)
     return arguments(corpus, out, *flags, segment_size="9mb")
 
 
