@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import pairwise
@@ -428,25 +429,31 @@ def test_a_node_is_removed(
     wait_until(lambda: cluster._count_slots() == 1)
 
 
-@pytest.mark.parametrize("lost", ["gcs", "head"])
-def test_a_cluster_that_is_gone_is_one_sentence_and_the_run_is_resumed(corpus: Path, tmp_path: Path, lost: str) -> None:
-    """The program runs in a process of its own, as Ray would end this one."""
-    for nodes in start_nodes():
-        out = tmp_path / "run"
-        driver = bpeflow(training(corpus, out, "--engine", "ray", "--engine_address", nodes.address), tmp_path / "held")
-        wait_for(tmp_path / "held", driver)
-        head = re.escape(nodes.address)
-        if lost == "head":
-            nodes.head_node.kill_raylet()
-        nodes.head_node.kill_gcs_server()
+def test_a_cluster_that_is_gone_is_one_sentence_and_the_run_is_resumed(corpus: Path, tmp_path: Path) -> None:
+    """Two at a time, as most of it is waiting. The program runs in processes of its own, as Ray would end this one."""
+    with ExitStack() as stack:
+        lost = {}
+        for name in ("gcs", "head"):
+            nodes = stack.enter_context(contextmanager(start_nodes)())
+            on_ray = ["--engine", "ray", "--engine_address", nodes.address]
+            driver = bpeflow(training(corpus, tmp_path / name, *on_ray), held := tmp_path / f"{name}.held")
+            wait_for(held, driver)
+            lost[held] = nodes.head_node, nodes.address, driver
+        for held, (head, _, _) in lost.items():
+            if held.stem == "head":
+                head.kill_raylet()
+            head.kill_gcs_server()
+            held.unlink()
         began = time.monotonic()
-        (tmp_path / "held").unlink()
-        _, errors = driver.communicate(timeout=60)
-        assert time.monotonic() - began < 20
-        assert driver.returncode == 1
-        *earlier, last = errors.splitlines()
-        assert re.fullmatch(rf"bpeflow: the Ray cluster is gone: its head node {head} does not answer \(.*\)", last)
-        assert [line for line in earlier if "Failed to push error to driver" not in line] == []  # Ray's native log
-    assert main(training(corpus, out, "--resume")) == 0
+        for _, address, driver in lost.values():
+            _, errors = driver.communicate(timeout=60)
+            assert time.monotonic() - began < 20
+            assert driver.returncode == 1
+            *earlier, last = errors.splitlines()
+            gone = rf"bpeflow: the Ray cluster is gone: its head node {re.escape(address)} does not answer \(.*\)"
+            assert re.fullmatch(gone, last)
+            assert [line for line in earlier if "Failed to push error to driver" not in line] == []  # Ray's native log
     assert main(training(corpus, tmp_path / "local")) == 0
-    assert results(out) == results(tmp_path / "local")
+    for held in lost:
+        assert main(training(corpus, held.with_suffix(""), "--resume")) == 0
+        assert results(held.with_suffix("")) == results(tmp_path / "local")
