@@ -32,6 +32,12 @@ struct __attribute__((packed, aligned(4))) Pretoken {
         std::memcpy(bytes(), from, length);
     }
 
+    static std::uint64_t load_unit(const std::uint8_t *bytes) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, bytes, unit);
+        return little_endian(word);
+    }
+
     void add(std::int64_t more) {
         if (count > std::numeric_limits<std::int64_t>::max() - more) throw Failure{BPEFLOW_OVERFLOW};
         count += more;
@@ -40,9 +46,9 @@ struct __attribute__((packed, aligned(4))) Pretoken {
     // Reads no other record, which another thread may change meanwhile.
     std::uint64_t hash() const {
         if (length > SHORT) return hash_long(bytes(), length);
-        std::uint64_t words[2];
-        load_short(bytes(), length, length, words);
-        return hash_short(words, length);
+        static constexpr std::uint8_t zeros[unit] = {};
+        const auto load = [this](std::size_t at) { return load_unit(at < length ? bytes() + at : zeros); }; // no branch
+        return hash_short({load(0) | load(4) << 32, load(8) | load(12) << 32}, length);
     }
 
     // Return whether two records are of the same pre-token. Reads no others either.

@@ -36,7 +36,8 @@ inline std::uint64_t prefix_of(const std::uint8_t *bytes, std::size_t length, st
         return prefix;
     }
     for (std::size_t i = 0; i < 8; i++) prefix = prefix << 8 | bytes[i]; // compiles to a single load
-    return length >= 8 ? prefix : prefix & ~(~std::uint64_t{0} >> 8 * length);
+    const std::size_t bits = 4 * std::min<std::size_t>(length, 8); // of half the bytes, as no word is shifted by 64
+    return prefix & ~(~std::uint64_t{0} >> bits >> bits);          // no branch
 }
 
 // Compare byte strings. The result is below, equal to or above 0 as `a` sorts before, equals or sorts after `b`.

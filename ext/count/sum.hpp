@@ -1,6 +1,7 @@
 // The sum of the tables of several threads, in canonical order: count descending, then bytes ascending. First the counts
-// are added up, by partitions of the hash, as a pre-token is in the same partition of all tables. Then the pre-tokens are
-// copied to the arrays of the result, range by range of the canonical order, and each range is sorted in the arrays.
+// are added up, in parts: of the second of two tables, or, as a pre-token may be in several others, by partitions of the
+// pre-tokens. Then they are copied to the arrays of the result, range by range of the canonical order, and each range is
+// sorted in the arrays (range_sorter.hpp).
 //
 // New memory takes most of the time, where the kernel, and a virtual machine's host, have to provide it: up to 2 ms per
 // megabyte. So memory goes back to the kernel before as much is taken again: the indexes of the tables before pre-tokens
@@ -10,8 +11,7 @@
 #include "bpeflow.h"
 #include "kernels.hpp"
 #include "key.hpp"
-#include "pages.hpp"
-#include "shard.hpp"
+#include "range_sorter.hpp"
 #include "sorting.hpp"
 #include "table.hpp"
 
@@ -25,16 +25,6 @@
 #include <vector>
 
 namespace bpeflow {
-
-// Return a number that is smaller for a pre-token that comes earlier in canonical order, unless it is the same for both.
-// Most counts are small. Those leave room for the first bytes. `readable` as for prefix_of().
-constexpr std::size_t BYTES_IN_NUMBER = 7;
-inline std::uint64_t canonical_number(std::int64_t count, const std::uint8_t *bytes, std::size_t length,
-                                      std::size_t readable) {
-    static constexpr std::int64_t great = 256, most = (std::int64_t{1} << 56) - 1;
-    if (count >= great) return static_cast<std::uint64_t>(most - std::min(count, most));
-    return static_cast<std::uint64_t>(great - count) << 56 | prefix_of(bytes, length, readable) >> 8;
-}
 
 // Adds up in place: each pre-token has its sum in one of the tables, and a count of 0 in all others. Threads share the work
 // of each step: they call its function at the same time, and all have returned before the next step begins.
@@ -83,9 +73,10 @@ class TableSum {
             source.table->each([&](Pretoken &pretoken) {
                 std::size_t range = 0;
                 if (pretoken.count > 0) {
-                    const Entry entry = entry_of(pretoken);
+                    const Entry entry = canonical_entry(pretoken);
                     for (std::size_t step = ranges_ / 2; step > 0; step /= 2)
-                        range += step & (0 - std::size_t{!before(entry, limits[range + step])}); // no branch
+                        range +=
+                            step & (0 - std::size_t{!canonically_before(entry, limits[range + step])}); // no branch
                     source.sizes[range].tokens++;
                     source.sizes[range].bytes += pretoken.length;
                 }
@@ -123,27 +114,19 @@ class TableSum {
 
     // Sort the ranges of the arrays.
     void sort(std::uint8_t *data, std::int64_t *offsets, std::int64_t *counts) {
-        std::unique_ptr<Pages> pages; // for the entries of a range, and after them its records
-        share(sorted_, ranges_, [&](std::size_t range) {
+        RangeSorter sorter;
+        share(sorted_, ranges_, [&](std::size_t number) {
+            const std::size_t range = ranges_ - 1 - number; // rare ones first, which are longer and take more time
             const auto [token, byte] = starts_[range];
-            const std::size_t tokens = starts_[range + 1].tokens - token, bytes = starts_[range + 1].bytes - byte;
-            if (tokens == 0) return;
-            const std::size_t records = tokens * (sizeof(Pretoken) + Pretoken::unit) + bytes + Pretoken::slack;
-            const std::size_t size = tokens * sizeof(Entry) + records;
-            if (!pages || pages->size() < size) pages = std::make_unique<Pages>(size + size / 8);
-            auto *const begin = reinterpret_cast<Entry *>(pages->data()), *const end = begin + tokens;
-            read(begin, end, byte, data, offsets + token + 1, counts + token);
-            sort_canonically(begin, end);
-            write(begin, end, byte, data, offsets + token + 1, counts + token);
+            const auto [end, last] = starts_[range + 1];
+            if (token < end) sorter.sort({data, offsets + token + 1, counts + token, end - token, byte, last});
         });
     }
 
   private:
-    static constexpr std::ptrdiff_t ahead = 16; // records are in random order, so prefetch them
-
-    // With smaller ranges, more of what is sorted is in the caches. But each thread writes to all of them at the same time,
-    // to three huge pages each. (4.2 million pre-tokens, 229 MB of records: with ranges of 4, 8, 16, 32 and 64 MB sorting
-    // takes 0.26, 0.31, 0.35, 0.37 and 0.42 s, and 94, 50, 18, 0 and 0 MB more than counting.)
+    // With smaller ranges, sorting takes less memory. But each thread writes to all of them at the same time, to three huge
+    // pages each. (4.2 million pre-tokens, 229 MB of records: with ranges of 4, 8, 16, 32 and 64 MB it takes 94, 50, 18, 0
+    // and 0 MB more than counting.)
     static constexpr std::uint64_t range_size = std::uint64_t{1} << 25; // bytes of records
     static constexpr std::size_t most_ranges = 256;
 
@@ -163,14 +146,23 @@ class TableSum {
         for (std::size_t i; (i = next++) < end;) work(i);
     }
 
+    // The first and last bytes of a pre-token select its partition, so that threads hash no pre-tokens but their own.
+    std::uint32_t partition_of(const Pretoken &pretoken) const {
+        const std::size_t last = (std::size_t{pretoken.length} - 1) / Pretoken::unit * Pretoken::unit;
+        const std::uint64_t ends =
+            Pretoken::load_unit(pretoken.bytes()) << 32 | Pretoken::load_unit(pretoken.bytes() + last);
+        return bpeflow::partition_of(hash_end(ends), partitions_);
+    }
+
     // Move the counts of a partition of a table to the first one, and those of pre-tokens that it does not have to `rest`.
+    // Without that, a partition is a part of the table.
     void add(Table &table, std::uint32_t partition, Table *rest) {
-        Table::Other batch[Table::BATCH];
+        Pretoken *batch[Table::BATCH] = {};
         std::size_t waiting = 0;
         const auto flush = [&] {
             tables_[0]->take_over(batch, waiting);
             for (std::size_t i = 0; rest && i < waiting; i++) {
-                Pretoken &pretoken = *batch[i].record;
+                Pretoken &pretoken = *batch[i];
                 if (pretoken.count == 0) continue;
                 const std::size_t length = pretoken.length; // of what may be read: threads change the next record
                 rest->add(pretoken.bytes(), length, length, pretoken.count);
@@ -178,23 +170,17 @@ class TableSum {
             }
             waiting = 0;
         };
-        table.each([&](Pretoken &pretoken) {
-            batch[waiting] = {&pretoken, pretoken.hash()};
-            waiting += partition_of(batch[waiting].hash, partitions_) == partition;
+        const auto put = [&](Pretoken &pretoken) {
+            batch[waiting] = &pretoken;
+            waiting += !rest || partition_of(pretoken) == partition; // no branch
             if (waiting == Table::BATCH) flush();
-        });
+        };
+        if (rest)
+            table.each(put);
+        else
+            table.each(partition, partitions_, put);
         flush();
         if (rest) rest->flush();
-    }
-
-    static Entry entry_of(Pretoken &pretoken) {
-        return {canonical_number(pretoken.count, pretoken.bytes(), pretoken.length, 8), &pretoken};
-    }
-
-    static bool before(const Entry &a, const Entry &b) {
-        if (a.number != b.number) return a.number < b.number;
-        if (a.record->count != b.record->count) return a.record->count > b.record->count;
-        return order_of_bytes(a.record->bytes(), a.record->length, b.record->bytes(), b.record->length) < 0;
     }
 
     // Return the first pre-token of each range, but for the first range. They come from a sample, which is not empty if
@@ -203,51 +189,12 @@ class TableSum {
         std::vector<Entry> sample, limits(ranges_);
         for (const Source &source : sources_)
             for (const std::uint32_t place : source.table->sample())
-                if (source.table->record(place).count > 0) sample.push_back(entry_of(source.table->record(place)));
-        std::sort(sample.begin(), sample.end(), before);
+                if (source.table->record(place).count > 0)
+                    sample.push_back(canonical_entry(source.table->record(place)));
+        std::sort(sample.begin(), sample.end(), canonically_before);
         for (std::size_t range = 1; range < ranges_ && !sample.empty(); range++)
             limits[range] = sample[sample.size() * range / ranges_];
         return limits;
-    }
-
-    // Copy a range of the arrays to records after the entries.
-    static void read(Entry *begin, Entry *end, std::uint64_t byte, const std::uint8_t *data, const std::int64_t *ends,
-                     const std::int64_t *counts) {
-        auto *record = reinterpret_cast<std::uint8_t *>(end);
-        for (Entry *entry = begin; entry != end; entry++) {
-            Pretoken &pretoken = *reinterpret_cast<Pretoken *>(record);
-            pretoken.count = *counts++;
-            pretoken.length = static_cast<std::uint32_t>(static_cast<std::uint64_t>(*ends++) - byte);
-            pretoken.set_bytes(data + byte);
-            *entry = entry_of(pretoken);
-            byte += pretoken.length;
-            record += Pretoken::units(pretoken.length) * Pretoken::unit;
-        }
-    }
-
-    static void sort_canonically(Entry *begin, Entry *end) {
-        sort_by_number(begin, end);
-        each_group(begin, end, [end](Entry *same, Entry *last) {
-            for (const Entry *entry = same; entry != last && end - entry > ahead; entry++)
-                __builtin_prefetch(entry[ahead].record);
-            if (same->number >> 56)
-                sort_ties(same, last, BYTES_IN_NUMBER);
-            else
-                std::sort(same, last, before);
-        });
-    }
-
-    // Write the records of a range to the arrays.
-    static void write(const Entry *begin, const Entry *end, std::uint64_t byte, std::uint8_t *data, std::int64_t *ends,
-                      std::int64_t *counts) {
-        for (const Entry *entry = begin; entry != end; entry++) {
-            if (end - entry > ahead) __builtin_prefetch(entry[ahead].record);
-            const Pretoken &pretoken = *entry->record;
-            std::memcpy(data + byte, pretoken.bytes(), pretoken.length);
-            byte += pretoken.length;
-            *ends++ = static_cast<std::int64_t>(byte);
-            *counts++ = pretoken.count;
-        }
     }
 
     std::vector<Table *> tables_;               // from the largest on

@@ -78,22 +78,19 @@ class Table {
         waiting_ = 0;
     }
 
-    // A record of another table, and its hash.
-    struct Other {
-        Pretoken *record;
-        std::uint64_t hash;
-    };
-
     // Move the counts of others to the records of this table, where it has them. Both tables must be complete. Threads
     // may do this at the same time for different pre-tokens.
-    void take_over(const Other *others, std::size_t count) {
+    void take_over(Pretoken *const *others, std::size_t count) {
+        struct Hashed {
+            std::uint64_t hash;
+        } keys[BATCH];
         std::uint32_t places[BATCH];
-        for (std::size_t i = 0; i < count; i++) index_.prefetch(others[i].hash);
-        guess(others, count, places);
+        for (std::size_t i = 0; i < count; i++) index_.prefetch(keys[i].hash = others[i]->hash());
+        guess(keys, count, places);
         for (std::size_t i = 0; i < count; i++) {
-            Pretoken &other = *others[i].record;
+            Pretoken &other = *others[i];
             const auto same = [&](std::uint32_t place) { return record(place).is(other); };
-            const std::uint32_t place = same(places[i]) ? places[i] : index_.find(others[i].hash, same);
+            const std::uint32_t place = same(places[i]) ? places[i] : index_.find(keys[i].hash, same);
             if (place == 0) continue;
             record(place).add(other.count);
             other.count = 0;
@@ -122,7 +119,13 @@ class Table {
         each_place([&](std::uint32_t place) { work(record(place)); });
     }
 
-    // Do the same, and return the memory of the records to the kernel on the way. The table is lost.
+    // Do the same for one of several parts of about the same number of records.
+    template <typename Work> void each(std::size_t part, std::size_t parts, const Work &work) {
+        const auto start = [&](std::size_t i) { return i < parts ? sample_[sample_.size() * i / parts] : end_; };
+        if (used_ > 0) each_place(start(part), start(part + 1), [&](std::uint32_t place) { work(record(place)); });
+    }
+
+    // Do the same for all, and return the memory of the records to the kernel on the way. The table is lost.
     template <typename Work> void consume(const Work &work) {
         std::size_t returned = 0;
         each_place([&](std::uint32_t place) {
@@ -155,9 +158,10 @@ class Table {
     static constexpr std::size_t first_records = std::size_t{1} << 16; // bytes
     static constexpr std::uint32_t first_place = 8;                    // zeros before it: never equal to a key
 
-    // Call work(place) for the places of all records, in order.
-    template <typename Work> void each_place(const Work &work) const {
-        for (std::uint32_t place = first_place; place < end_;) {
+    // Call work(place) for the places of all records, or of those from `begin` to `end`, in order.
+    template <typename Work> void each_place(const Work &work) const { each_place(first_place, end_, work); }
+    template <typename Work> void each_place(std::uint32_t begin, std::uint32_t end, const Work &work) const {
+        for (std::uint32_t place = begin; place < end;) {
             work(place);
             place += static_cast<std::uint32_t>(Pretoken::units(record(place).length));
         }
