@@ -1,4 +1,4 @@
-// The cache of pre-tokens, and of runs of units, and their ids, shared by threads without locks.
+// The cache of pre-tokens and their ids, shared by threads without locks.
 //
 // Text repeats itself: of a hundred English pre-tokens about two are new. So the speed of encoding is that of finding a
 // known pre-token and writing its ids. An *index* leads from a hash to a *record*. Records follow one another in the

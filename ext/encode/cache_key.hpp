@@ -8,7 +8,7 @@
 
 namespace bpeflow {
 
-// A pre-token, or a run of units, to look up. Its bytes stay in the text, or in the array of units.
+// A pre-token to look up. Its bytes stay in the text.
 //
 // A key of up to `longest` bytes is stored in `words`, with its length in the remaining byte. For a longer key the
 // first word is the hash and the second is the length. The keys of units and of text differ, even if their bytes are equal.
@@ -36,22 +36,9 @@ struct CacheKey {
         }
     }
 
-    // Set the key of a run of units. At least 16 bytes may be read from `units` on.
-    void set_units(const std::uint32_t *units, std::size_t count) {
-        set(reinterpret_cast<const std::uint8_t *>(units), count * sizeof *units, SHORT);
-        if (is_short())
-            words[1] |= units_mark;
-        else
-            words[0] = ~words[0];
-    }
-
     bool is_short() const { return words[1] >> length_shift != 0; }
     std::size_t length() const { return is_short() ? words[1] >> length_shift : words[1]; }
     std::uint64_t hash_words() const { return hash_end(hash_step(hash_step(0, words[0]), words[1])); }
-
-  private:
-    // The last byte that a short key of text may have. Units have at most 12 bytes there, as a text of which it is 0.
-    static constexpr std::uint64_t units_mark = std::uint64_t{1} << 48;
 };
 
 } // namespace bpeflow

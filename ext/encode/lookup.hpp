@@ -16,24 +16,17 @@
 
 namespace bpeflow {
 
-// The borders between texts among the ids given to `Lookup::replace`: none, as all belong to one text.
+// The borders between the texts of the pre-tokens given to `Lookup::add`: none, as all are of one text.
 struct NoBorders {
     template <typename Ids> void pass(std::size_t, std::size_t, const Ids &) const {}
 };
 
 // Most pre-tokens are short tokens, which are looked up in the model. The others are looked up in the cache that all
-// encoders of the model share and, once that is full, in a private cache. The runs of a second level are looked up there,
-// too. Tried: copies of the records found last, in a table that fits in the L2 cache, before the shared cache. On a Zen 4
-// known text took 4-10 % longer.
+// encoders of the model share and, once that is full, in a private cache. Tried: copies of the records found last, in a
+// table that fits in the L2 cache, before the shared cache. On a Zen 4 known text took 4-10 % longer.
 class Lookup {
   public:
     using Bytes = const std::uint8_t *;
-
-    // Ids that are valid until others are made.
-    struct Made {
-        const std::uint32_t *ids;
-        std::size_t count;
-    };
 
     // Share a cache, and use up to `own_bytes` for a private one.
     Lookup(const Model &model, const Kernels &kernels, Cache &shared, std::uint64_t own_bytes)
@@ -44,7 +37,8 @@ class Lookup {
     // Bytes before `end` may be read from now on.
     void set_readable(Bytes end) { text_end_ = end; }
 
-    // Write the ids of a batch of pre-tokens, one after another, and report their ends to `borders`; see `replace`.
+    // Write the ids of a batch of pre-tokens, one after another. Before those from the pre-token `done` to `end` are
+    // written, of which each has one id, call borders.pass(done, end, ids).
     template <typename Ids, typename Borders = NoBorders>
     void add(const PretokenBatch &tokens, Ids &ids, Borders borders = {}) {
         const std::size_t looked_up = tokens.with_words(text_end_);
@@ -54,41 +48,7 @@ class Lookup {
         typename Ids::Id *const given = given_ids<typename Ids::Id>();
         for (std::size_t i = 0; i < looked_up; i++) given[i] = static_cast<typename Ids::Id>(known.ids()[slots_[i]]);
         for (std::size_t i = looked_up; i < tokens.count; i++) misses_[misses++] = static_cast<std::uint32_t>(i);
-        replace(given, tokens.count, Misses{*this, tokens}, misses, ids, borders);
-    }
-
-    // Write `count` given ids, of which some stretches are replaced by the ids of their keys. Stretch i is from start(i) to
-    // end(i), set(i, key) sets its key, and encode(key) returns its ids if no cache has them. Up to `FEW` more ids are
-    // read. Before given ids from `done` to `end` are written, borders.pass(done, end, ids) is called.
-    template <typename Given, typename Stretches, typename Ids, typename Borders = NoBorders>
-    void replace(const Given *given, std::size_t count, const Stretches &stretches, std::size_t number, Ids &to,
-                 Borders borders = {}) {
-        Ids ids = to; // a copy, which stays in registers
-        // When the private cache is full, it starts over: frequent pre-tokens soon return, and no bookkeeping of their
-        // frequency is needed. No record of it is awaited now.
-        if (own_ && own_->full()) own_->clear();
-        std::size_t done = 0;
-        for (std::size_t begin = 0; begin < number + 2 * group; begin += group) {
-            for (std::size_t i = begin; i < std::min(begin + group, number); i++) {
-                CacheKey &key = keys_[i % awaited];
-                stretches.set(i, key);
-                shared_.prefetch(key);
-                if (own_) own_->prefetch(key);
-            }
-            if (begin < group) continue;
-            for (std::size_t i = begin - group; i < std::min(begin, number); i++) guess(i % awaited);
-            if (begin < 2 * group) continue;
-            for (std::size_t i = begin - 2 * group; i < std::min(begin - group, number); i++) {
-                const std::size_t start = stretches.start(i);
-                borders.pass(done, start, ids);
-                ids.put_run(given + done, start - done);
-                put(stretches, keys_[i % awaited], records_[i % awaited], ids);
-                done = stretches.end(i);
-            }
-        }
-        borders.pass(done, count, ids);
-        ids.put_run(given + done, count - done);
-        to = ids;
+        replace(given, tokens, misses, ids, borders);
     }
 
     // Release the memory that a very long pre-token took.
@@ -101,22 +61,38 @@ class Lookup {
     static constexpr std::size_t group = 16;
     static constexpr std::size_t awaited = 4 * group; // more than three groups, and a power of two
 
-    // The pre-tokens of a batch that are not short tokens.
-    struct Misses {
-        Lookup &lookup;
-        const PretokenBatch &tokens;
-
-        std::size_t start(std::size_t i) const { return lookup.misses_[i]; }
-        std::size_t end(std::size_t i) const { return start(i) + 1; }
-        void set(std::size_t i, CacheKey &key) const {
-            const std::uint32_t from = tokens.starts[start(i)];
-            lookup.set(key, tokens.text + from, tokens.ends[start(i)] - from);
+    // Write an id for each pre-token, but look up the `number` misses. Up to `FEW` more ids are read.
+    template <typename Ids, typename Borders>
+    void replace(const typename Ids::Id *given, const PretokenBatch &tokens, std::size_t number, Ids &to,
+                 Borders borders) {
+        Ids ids = to; // a copy, which stays in registers
+        // When the private cache is full, it starts over: frequent pre-tokens soon return, and no bookkeeping of their
+        // frequency is needed. No record of it is awaited now.
+        if (own_ && own_->full()) own_->clear();
+        std::size_t done = 0;
+        for (std::size_t begin = 0; begin < number + 2 * group; begin += group) {
+            for (std::size_t i = begin; i < std::min(begin + group, number); i++) {
+                CacheKey &key = keys_[i % awaited];
+                const std::uint32_t start = tokens.starts[misses_[i]], end = tokens.ends[misses_[i]];
+                const Bytes token = tokens.text + start;
+                key.set(token, end - start, static_cast<std::size_t>(text_end_ - token));
+                shared_.prefetch(key);
+                if (own_) own_->prefetch(key);
+            }
+            if (begin < group) continue;
+            for (std::size_t i = begin - group; i < std::min(begin, number); i++) guess(i % awaited);
+            if (begin < 2 * group) continue;
+            for (std::size_t i = begin - 2 * group; i < std::min(begin - group, number); i++) {
+                const std::size_t at = misses_[i];
+                borders.pass(done, at, ids);
+                ids.put_run(given + done, at - done);
+                put(keys_[i % awaited], records_[i % awaited], ids);
+                done = at + 1;
+            }
         }
-        Made encode(const CacheKey &key) const { return lookup.encode(key); }
-    };
-
-    void set(CacheKey &key, Bytes token, std::size_t length) const {
-        key.set(token, length, static_cast<std::size_t>(text_end_ - token));
+        borders.pass(done, tokens.count, ids);
+        ids.put_run(given + done, tokens.count - done);
+        to = ids;
     }
 
     template <typename Id> Id *given_ids() {
@@ -124,13 +100,6 @@ class Lookup {
             return short_ids_;
         else
             return slots_; // in place
-    }
-
-    Made encode(const CacheKey &key) {
-        whole_ = model_.whole_tokens.find(key);
-        if (whole_ != WholeTokens::NONE) return {&whole_, 1};
-        merging_.merge(key.bytes, key.length());
-        return {merging_.ids(), merging_.count()};
     }
 
     // Find the record that a key probably has, and prefetch it.
@@ -141,13 +110,10 @@ class Lookup {
     }
 
     // Write the ids of a key, given the record that was guessed.
-    template <typename Stretches, typename Ids>
-    void put(const Stretches &stretches, const CacheKey &key, const Cache::Record *record, Ids &ids) {
+    template <typename Ids> void put(const CacheKey &key, const Cache::Record *record, Ids &ids) {
         if (!record || !record->is_of(key)) record = find(key);
         if (!record) {
-            const Made made = stretches.encode(key);
-            keep(key, made);
-            ids.put(made.ids, made.count);
+            encode(key, ids);
         } else if (record->count() <= Cache::MOST) {
             ids.put_few(record->ids, record->count());
         } else {
@@ -160,13 +126,24 @@ class Lookup {
         return record || !own_ ? record : own_->find(key);
     }
 
-    void keep(const CacheKey &key, const Made &made) {
+    // Write the ids of a key that no cache has.
+    template <typename Ids> void encode(const CacheKey &key, Ids &ids) {
+        const std::uint32_t whole = model_.whole_tokens.find(key);
+        const bool merges = whole == WholeTokens::NONE;
+        if (merges) merging_.merge(key.bytes, key.length());
+        const std::uint32_t *const made = merges ? merging_.ids() : &whole;
+        const std::size_t count = merges ? merging_.count() : 1;
+        keep(key, made, count);
+        ids.put(made, count);
+    }
+
+    void keep(const CacheKey &key, const std::uint32_t *ids, std::size_t count) {
         if (!shared_.full()) {
-            shared_.insert(key, made.ids, made.count);
+            shared_.insert(key, ids, count);
             return;
         }
         if (!own_) own_ = std::make_unique<Cache>(own_bytes_);
-        own_->insert(key, made.ids, made.count);
+        own_->insert(key, ids, count);
     }
 
     const Model &model_;
@@ -176,7 +153,6 @@ class Lookup {
     std::unique_ptr<Cache> own_; // since the shared one is full
     const std::uint64_t own_bytes_;
     Bytes text_end_ = nullptr;
-    std::uint32_t whole_ = WholeTokens::NONE; // the token that was made
     CacheKey keys_[awaited];
     const Cache::Record *records_[awaited]; // null if none has the tag of the key
     std::uint32_t slots_[PretokenBatch::MOST + FEW], misses_[PretokenBatch::MOST + 8];

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "failure.hpp"
+#include "id_writer.hpp"
 #include "kernels.hpp"
 #include "pairs.hpp"
 
@@ -42,10 +43,17 @@ class Merging {
             add_piece(start, end);
     }
 
-    // Merge tokens, at least one, instead of bytes.
-    void merge(const std::uint32_t *tokens, std::size_t count) {
-        ids_.clear();
-        merge_piece(OfTokens{pairs_, tokens}, count);
+    // Merge tokens, at least one, instead of bytes, and write what they become to `to`.
+    template <typename Ids> void merge(const std::uint32_t *tokens, std::size_t count, Ids &to) {
+        const OfTokens given{pairs_, tokens};
+        if (count <= few) {
+            std::uint32_t ids[few + RUN];
+            to.put_many(ids, merge_few(given, count, ids));
+        } else {
+            ids_.clear();
+            merge_many(given, count);
+            to.put(ids_.data(), ids_.size());
+        }
     }
 
     // Return whether merging these bytes yields the single token `id`.
@@ -105,10 +113,8 @@ class Merging {
     }
 
     void merge_bytes(const std::uint8_t *start, const std::uint8_t *end) {
-        merge_piece(OfBytes{pairs_, start}, static_cast<std::size_t>(end - start));
-    }
-
-    template <typename Given> void merge_piece(const Given &given, std::size_t length) {
+        const OfBytes given{pairs_, start};
+        const auto length = static_cast<std::size_t>(end - start);
         if (length > few) {
             merge_many(given, length);
             return;

@@ -10,6 +10,7 @@
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -63,7 +64,8 @@ class Pairs {
     void index_bytes() {
         for (unsigned left = 0; left < 256; left++)
             for (unsigned right = 0; right < 256; right++)
-                of_bytes_[right << 8 | left] = find(byte_ids_[left], byte_ids_[right]);
+                of_bytes_[index(static_cast<std::uint8_t>(left), static_cast<std::uint8_t>(right))] =
+                    find(byte_ids_[left], byte_ids_[right]);
     }
 
     // Whether each merge is known to be of tokens that only merges of lower ranks make, as in a trained vocabulary.
@@ -96,7 +98,7 @@ class Pairs {
         std::size_t count = 0;
         for (std::size_t i = at; i < stop; i++) {
             cuts[count] = static_cast<std::uint32_t>(i);
-            count += is_cut_[index(text[i - 1], text[i])]; // one load of both bytes
+            count += is_cut_[index(text + i)];
         }
         return count;
     }
@@ -125,7 +127,17 @@ class Pairs {
         return size;
     }
 
-    static std::size_t index(std::uint8_t left, std::uint8_t right) { return std::size_t{right} << 8 | left; }
+    // Return the index of two bytes, or of those around a position, which takes one load.
+    static std::size_t index(std::uint8_t left, std::uint8_t right) {
+        const std::uint8_t both[] = {left, right};
+        return index(both + 1);
+    }
+
+    static std::size_t index(const std::uint8_t *at) {
+        std::uint16_t both;
+        std::memcpy(&both, at - 1, sizeof both);
+        return both;
+    }
 
     // Return the index of the slot where the search for a pair begins.
     std::size_t home(std::uint64_t hash) const { return (hash ^ hash >> 32) & mask_; }

@@ -1,12 +1,14 @@
 // Cutting long pre-tokens into pieces.
 #pragma once
 
+#include "id_writer.hpp"
 #include "pairs.hpp"
 #include "pretoken_batch.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace bpeflow {
 
@@ -48,7 +50,8 @@ class Pieces {
             const auto stop = static_cast<std::uint32_t>(std::min<std::size_t>(end, at + half));
             const std::size_t first = count_;
             count_ += pairs_.find_cuts(text, at, stop, starts_ + first + 1);
-            std::copy(starts_ + first + 1, starts_ + count_ + 1, ends_ + first);
+            for (std::size_t i = first; i < count_; i += RUN)
+                std::memcpy(ends_ + i, starts_ + i + 1, RUN * sizeof *ends_);
             at = stop;
             make_room();
         }
@@ -69,7 +72,8 @@ class Pieces {
     static constexpr std::size_t half = PretokenBatch::MOST / 2; // pieces to pass on at least, bytes to cut at a time
 
     const Pairs &pairs_;
-    std::uint32_t starts_[2 * half + 2], ends_[2 * half + 1]; // of `count_` pieces, and perhaps of an incomplete one
+    std::uint32_t starts_[2 * half + 2 + RUN],
+        ends_[2 * half + 1 + RUN]; // of `count_` pieces, and perhaps of an incomplete one
     std::size_t count_ = 0;
 };
 

@@ -1,7 +1,8 @@
 // Encoding pre-tokens of many words in two levels. second_level.hpp proves that it gives the ids of merging them whole.
 //
 // Pre-tokens are cut into pieces, which are looked up as otherwise pre-tokens are. This yields units. Units are cut into runs
-// where no late merge joins two of them. Runs are looked up in the same cache, or merged. Nine of ten are known.
+// where no late merge joins two of them. Runs are merged. Most are of two or three units, so the table of the late merges is
+// faster than a cache of runs, which is larger.
 #pragma once
 
 #include "failure.hpp"
@@ -86,22 +87,6 @@ class TwoLevels {
         void put_many(const std::uint32_t *ids, std::size_t count) { put(ids, count); }
     };
 
-    // The runs that are complete.
-    struct Runs {
-        TwoLevels &levels;
-
-        std::size_t start(std::size_t i) const { return levels.run_starts_[i]; }
-        std::size_t end(std::size_t i) const { return levels.run_lasts_[i] + std::size_t{1}; }
-        void set(std::size_t i, CacheKey &key) const {
-            key.set_units(levels.units_.data() + start(i), end(i) - start(i));
-        }
-        Lookup::Made encode(const CacheKey &key) const {
-            levels.merging_.merge(reinterpret_cast<const std::uint32_t *>(key.bytes),
-                                  key.length() / sizeof(std::uint32_t));
-            return {levels.merging_.ids(), levels.merging_.count()};
-        }
-    };
-
     // Write the ids of complete pieces. If the last pre-token is not, its last units wait, as more may be joined to them.
     template <typename Ids> void encode(const PretokenBatch &pieces, Ids &ids) {
         look_up(pieces);
@@ -146,9 +131,32 @@ class TwoLevels {
             pass_until(known_ - 1);
             end = joined ? run_starts_[runs] : unit;
         }
-        lookup_.replace(units_.data(), end, Runs{*this}, runs, ids);
+        merge(runs, end, ids);
         pending_ = known_ - end;
         if (end > 0) std::copy_n(units_.data() + end, pending_, units_.data()); // a long run is not copied each time
+    }
+
+    // Write the ids of the first `end` units, of which the runs are merged. Most runs are of two units.
+    template <typename Ids> void merge(std::size_t runs, std::size_t end, Ids &to) {
+        const Pairs &pairs = second_.pairs();
+        Ids ids = to; // a copy, which stays in registers
+        std::size_t done = 0;
+        for (std::size_t run = 0; run < runs; run++) {
+            const std::size_t start = run_starts_[run], count = run_lasts_[run] + std::size_t{1} - start;
+            const std::uint32_t *const units = units_.data() + start;
+            ids.put_run(units_.data() + done, start - done);
+            if (count == 2) { // without branches
+                const Merge merge = pairs.find(units[0], units[1]);
+                const bool merges = merge != NO_MERGE;
+                const std::uint32_t made[4] = {merges ? made_by(merge) : units[0], units[1]};
+                ids.put_few(made, 2 - merges);
+            } else {
+                merging_.merge(units, count, ids);
+            }
+            done = start + count;
+        }
+        ids.put_run(units_.data() + done, end - done);
+        to = ids;
     }
 
     const SecondLevel &second_;
