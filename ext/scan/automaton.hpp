@@ -157,15 +157,19 @@ class Automaton {
     // The automaton: after_state[class] is twice the next state, plus 1 if a match ends before the character. A state is
     // the index of its row.
     std::size_t start() const { return columns_; }
+    std::size_t states() const { return next_.size() / columns_ - 1; }
     std::uint32_t next(std::size_t state, std::size_t character_class) const { return next_[state + character_class]; }
     bool matches_at_end(std::size_t state) const { return next_[state + columns_ - 1] & 1; }
     bool matches_alone(std::size_t character_class) const {
-        return !has_gaps_ || matches_at_end(next(start(), character_class) >> 1);
+        if (!has_gaps_) return true;
+        if (has_transducer()) return flags_[moves_[character_class] + end_column()] & PIECE_HERE;
+        return matches_at_end(next(start(), character_class) >> 1);
     }
 
     // The transducer. A configuration is the index of its row.
     std::size_t end_column() const { return columns_ - 1; } // of the end of the text
     std::size_t after_gap() const { return after_gap_; }
+    std::size_t configs() const { return moves_.size() / row_; }
     std::uint8_t info(std::size_t config) const { return pair_flags_[config + row_ - 1]; }
     bool has_loops() const { return has_loops_; }
     // Return whether a configuration that `LOOPS` passes over all bytes of a word.

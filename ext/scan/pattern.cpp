@@ -34,7 +34,9 @@ Pattern::Pattern(const bpeflow_step *given, std::uint32_t count, std::uint32_t p
     std::vector<Automaton> fewer;
     for (const Automaton &step : steps) {
         std::optional<Automaton> both;
-        if (!fewer.empty()) both = Join::of(fewer.back(), step);
+        // A joined step does not say what is unmatched in the pieces of the first one, or leave it out.
+        const bool drops = policy == BPEFLOW_DROP && !fewer.empty() && (fewer.back().has_gaps() || step.has_gaps());
+        if (!fewer.empty() && !drops) both = Join::of(fewer.back(), step);
         if (both)
             fewer.back() = *std::move(both);
         else

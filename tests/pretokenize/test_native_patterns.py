@@ -36,6 +36,8 @@ SEQUENCES: dict[str, Sequence[str]] = {
     "letters_digits": ["[a-z]+", "[0-9]", " "],
     "without_gaps": [r"\p{N}|\P{N}+", r"[\p{Han}a-e]+|[^\p{Han}a-e]{1,40}", "gpt2"],
     "joined_after_gaps": [r"\p{N}{1,3}", r"\S+|\s+", "gpt2"],
+    "matched_again_in_gaps": [r"[^\S\n]+|\n", r"[,.]*\p{L}"],
+    "matched_again_in_matches": [r"\p{N}|\P{N}+", "cl100k"],
 }
 PATTERNS = SPLIT_PATTERNS | SEQUENCES
 
