@@ -161,7 +161,6 @@ class Join {
     };
 
     Join(const Automaton &first, const Automaton &second)
-
         : first_(first), given_gaps_(first.has_gaps()), second_(second),
           characters_(first.classes(), second.classes(), [this](auto one, auto other) {
               const auto [found, is_new] = numbers_.try_emplace({one, other}, classes_.size());
