@@ -72,8 +72,8 @@ class Pieces {
     static constexpr std::size_t half = PretokenBatch::MOST / 2; // pieces to pass on at least, bytes to cut at a time
 
     const Pairs &pairs_;
-    std::uint32_t starts_[2 * half + 2 + RUN],
-        ends_[2 * half + 1 + RUN]; // of `count_` pieces, and perhaps of an incomplete one
+    // Of `count_` pieces, and perhaps of an incomplete one. `RUN` ends are copied at a time.
+    std::uint32_t starts_[2 * half + 2 + RUN], ends_[2 * half + 1 + RUN];
     std::size_t count_ = 0;
 };
 
