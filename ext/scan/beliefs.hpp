@@ -60,7 +60,7 @@ class Beliefs {
                 const bool single = (beliefs[number] & (beliefs[number] - 1)) == 0;
                 config_[entry] = single ? static_cast<std::uint8_t>(__builtin_ctzll(beliefs[number])) : NONE;
             }
-        tables_.small = beliefs.size() * width <= BeliefTables::SIZE / 2;
+        tables_.size = beliefs.size() * width;
         made_ = true;
     }
 

@@ -177,4 +177,52 @@ template <typename Isa> class Utf8Check {
     }
 };
 
+// Follow beliefs, for all bytes of a block at once. back<n>(bytes, before) has, for each byte, the one n before it, at the start
+// that of the register before; Table<ROWS> looks up bytes in a table of `16 * ROWS` entries.
+template <typename Isa, std::size_t ROWS>
+std::size_t follow_with(const BeliefTables &tables, const std::uint8_t *text, std::size_t blocks, Followed *followed) {
+    using Bytes = typename Isa::Bytes;
+    static constexpr std::size_t registers = BLOCK / sizeof(Bytes);
+    static_assert(BeliefTables::HISTORY == 4);
+    const typename Isa::template Table<sizeof tables.column / 16> column(tables.column);
+    const typename Isa::template Table<1> first(tables.next); // the belief after the first character is in the first row
+    const typename Isa::template Table<ROWS> next(tables.next), flags(tables.flags);
+    alignas(Bytes) std::uint8_t history[sizeof(Bytes)] = {};
+    std::memcpy(history + sizeof history - BeliefTables::HISTORY, text - BeliefTables::HISTORY, BeliefTables::HISTORY);
+    Bytes before;
+    std::memcpy(&before, history, sizeof before);
+    if (Isa::any(before & 0x80)) return 0;
+    before = column[before];
+    for (std::size_t i = 0; i < blocks; i++) {
+        const BlockOf<Isa> read = BlockOf<Isa>::load(text + i * BLOCK);
+        if (read.high()) return i;
+        Bytes of[registers];
+        for (std::size_t n = 0; n < registers; n++) {
+            const Bytes columns = column[read.registers[n]];
+            Bytes index = first[Isa::template back<4>(columns, before)] + Isa::template back<3>(columns, before);
+            index = next[index] + Isa::template back<2>(columns, before);
+            index = next[index] + Isa::template back<1>(columns, before);
+            index = next[index] + columns;
+            std::memcpy(followed[i].entries + n * sizeof index, &index, sizeof index);
+            of[n] = flags[index];
+            before = columns;
+        }
+        // The mask of the top bit. Then the one below it is at the top.
+        const auto next_mask = [&] {
+            const std::uint64_t mask = Isa::top_bits(of);
+            for (Bytes &bytes : of) bytes += bytes;
+            return mask;
+        };
+        followed[i].unknown = next_mask();
+        if (__builtin_popcountll(followed[i].unknown) > Followed::MOST_UNKNOWN) return i;
+        for (Bytes &bytes : of) bytes *= 4;
+        followed[i].gap_ends = next_mask();
+        followed[i].attempt_before_previous = next_mask();
+        followed[i].attempt_here = next_mask();
+        followed[i].piece_before_previous = next_mask();
+        followed[i].piece_here = next_mask();
+    }
+    return blocks;
+}
+
 } // namespace bpeflow

@@ -33,7 +33,7 @@ struct BeliefTables {
 
     std::uint8_t column[128];             // of an ASCII character
     std::uint8_t next[SIZE], flags[SIZE]; // [belief + column]
-    bool small;                           // all of these numbers are below SIZE / 2
+    std::size_t size;                     // of these, as far as they are used
 };
 
 // What is known of the transitions in a block: one bit per byte for each flag.

@@ -221,8 +221,8 @@ WITH_VBMI std::size_t follow_with_vbmi(const BeliefTables &tables, const std::ui
 }
 
 std::size_t follow(const BeliefTables &tables, const std::uint8_t *text, std::size_t blocks, Followed *followed) {
-    if (!has_vbmi()) return 0;
-    return (tables.small ? follow_with_vbmi<true> : follow_with_vbmi<false>)(tables, text, blocks, followed);
+    if (!has_vbmi()) return KERNELS_AVX2.follow(tables, text, blocks, followed);
+    return (tables.size <= BeliefTables::SIZE / 2 ? follow_with_vbmi<true> : follow_with_vbmi<false>)(tables, text, blocks, followed);
 }
 
 } // namespace
