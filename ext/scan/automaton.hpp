@@ -110,7 +110,6 @@ class Automaton {
     enum : std::uint8_t {
         IN_GAP = 1,
         FRESH = 2, // an attempt starts at the next character
-        LOOPS = 4, // words for which `is_looped` change nothing
     };
 
     struct Class {
@@ -171,11 +170,6 @@ class Automaton {
     std::size_t after_gap() const { return after_gap_; }
     std::size_t configs() const { return moves_.size() / row_; }
     std::uint8_t info(std::size_t config) const { return pair_flags_[config + row_ - 1]; }
-    bool has_loops() const { return has_loops_; }
-    // Return whether a configuration that `LOOPS` passes over all bytes of a word.
-    bool is_looped(std::uint64_t word) const {
-        return ((word | ((word + reach_least_) & ~(word + pass_greatest_))) & EACH * 128) == 0;
-    }
     std::size_t ascii_class(std::uint8_t character) const { return ascii_[character]; }
     const Beliefs &beliefs() const { return beliefs_; }
     std::size_t row() const { return row_; } // columns in a row
@@ -187,9 +181,6 @@ class Automaton {
     const std::uint16_t *second_of_pair() const { return second_of_pair_; }
 
   private:
-    static constexpr std::uint64_t EACH = 0x0101010101010101u;
-    static constexpr unsigned MOST_STOPS = 16;
-
     static void require(bool sound) {
         if (!sound) throw Failure{BPEFLOW_BAD_ARGUMENT};
     }
@@ -249,33 +240,10 @@ class Automaton {
                     set_pair(config + first * ascii.size() + second, config + ascii[first], ascii[second]);
         for (std::size_t config = 0; config < given.configs; config++)
             pair_flags_[(config + 1) * row_ - 1] = static_cast<std::uint8_t>(given.info[config] & (IN_GAP | FRESH));
-        find_loops();
         beliefs_.make(
             given.configs, ascii_,
             [&](std::size_t config, std::size_t column) { return flags_[config * row_ + column]; },
             [&](std::size_t config, std::size_t column) { return moves_[config * row_ + column] / row_; });
-    }
-
-    // Most published patterns of several steps begin with one that looks for digits or for characters beyond ASCII. It
-    // stays in a configuration for long, until a character in a small range comes. Where `Kernels::follow` is missing, this
-    // saves DeepSeek's three steps 20-30 % of the time of counting.
-    void find_loops() {
-        unsigned least = 128, greatest = 127; // of the characters that stop a loop; none yet
-        for (std::size_t config = 0; config < moves_.size(); config += row_) {
-            unsigned first = least, last = least < 128 ? greatest : 0;
-            for (unsigned byte = 0; byte < 128; byte++) {
-                const std::size_t transition = config + ascii_[byte];
-                if (moves_[transition] == config && flags_[transition] == 0) continue;
-                first = std::min(first, byte);
-                last = std::max(last, byte);
-            }
-            if (first < 128 && last - first >= MOST_STOPS) continue;
-            pair_flags_[config + row_ - 1] |= LOOPS;
-            has_loops_ = true;
-            if (first < 128) least = first, greatest = last;
-        }
-        reach_least_ = EACH * (128 - least);
-        pass_greatest_ = EACH * (127 - greatest);
     }
 
     void set_pair(std::size_t pair, std::size_t first, std::size_t second) {
@@ -307,8 +275,6 @@ class Automaton {
     std::vector<std::uint8_t> flags_, pair_flags_;
     std::vector<std::uint16_t> moves_, pair_moves_;
     Beliefs beliefs_;
-    bool has_loops_ = false;
-    std::uint64_t reach_least_ = 0, pass_greatest_ = 0; // added to a byte, they reach 128 from a stop on, and beyond it
     std::uint16_t first_of_pair_[128] = {}, second_of_pair_[128] = {}; // their sum is the column of a pair
 };
 

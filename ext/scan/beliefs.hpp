@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <vector>
 
 namespace bpeflow {
@@ -60,7 +61,7 @@ class Beliefs {
                 const bool single = (beliefs[number] & (beliefs[number] - 1)) == 0;
                 config_[entry] = single ? static_cast<std::uint8_t>(__builtin_ctzll(beliefs[number])) : NONE;
             }
-        tables_.size = beliefs.size() * width;
+        find_sixteens(width);
         made_ = true;
     }
 
@@ -72,6 +73,19 @@ class Beliefs {
 
   private:
     static constexpr std::size_t MOST_COLUMNS = 8;
+
+    // Find how many entries may be read after each number of characters. Few beliefs follow from one or two, and they have the
+    // first numbers.
+    void find_sixteens(std::size_t width) {
+        std::vector<std::uint8_t> beliefs{0};
+        for (std::uint8_t &sixteens : tables_.sixteens) {
+            const std::size_t last = *std::max_element(beliefs.begin(), beliefs.end()) + width - 1;
+            sixteens = static_cast<std::uint8_t>(last / BeliefTables::SIXTEEN + 1);
+            std::set<std::uint8_t> next;
+            for (const std::uint8_t belief : beliefs) next.insert(tables_.next + belief, tables_.next + belief + width);
+            beliefs.assign(next.begin(), next.end());
+        }
+    }
 
     // Set the column of each character, and return the classes of each. difference(one, other) compares two classes.
     template <typename Difference>

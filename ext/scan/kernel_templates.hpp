@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 
 namespace bpeflow {
 
@@ -177,52 +178,85 @@ template <typename Isa> class Utf8Check {
     }
 };
 
-// Follow beliefs, for all bytes of a block at once. back<n>(bytes, before) has, for each byte, the one n before it, at the start
-// that of the register before; Table<ROWS> looks up bytes in a table of `16 * ROWS` entries.
-template <typename Isa, std::size_t ROWS>
+// Follow beliefs, for all bytes of a block at once. back<n>(bytes, before) has, for each byte, the one n before it, of which the
+// first are at the end of `before`; Table(entries, sixteens) holds that many times sixteen entries, up to 256 in all.
+template <typename Isa>
 std::size_t follow_with(const BeliefTables &tables, const std::uint8_t *text, std::size_t blocks, Followed *followed) {
     using Bytes = typename Isa::Bytes;
-    static constexpr std::size_t registers = BLOCK / sizeof(Bytes);
+    using Table = typename Isa::Table;
+    static constexpr std::size_t registers = BLOCK / sizeof(Bytes), all_columns = sizeof tables.column / 16;
     static_assert(BeliefTables::HISTORY == 4);
-    const typename Isa::template Table<sizeof tables.column / 16> column(tables.column);
-    const typename Isa::template Table<1> first(tables.next); // the belief after the first character is in the first row
-    const typename Isa::template Table<ROWS> next(tables.next), flags(tables.flags);
-    alignas(Bytes) std::uint8_t history[sizeof(Bytes)] = {};
-    std::memcpy(history + sizeof history - BeliefTables::HISTORY, text - BeliefTables::HISTORY, BeliefTables::HISTORY);
+    const std::uint8_t *const sixteens = tables.sixteens;
+    const Table column(tables.column, all_columns), next(tables.next, 16), flags(tables.flags, sixteens[4]);
+    std::uint8_t history[sizeof(Bytes)] = {};
+    std::memcpy(std::end(history) - BeliefTables::HISTORY, text - BeliefTables::HISTORY, BeliefTables::HISTORY);
     Bytes before;
     std::memcpy(&before, history, sizeof before);
     if (Isa::any(before & 0x80)) return 0;
-    before = column[before];
+    before = column.get(before, all_columns);
     for (std::size_t i = 0; i < blocks; i++) {
-        const BlockOf<Isa> read = BlockOf<Isa>::load(text + i * BLOCK);
-        if (read.high()) return i;
+        const BlockOf<Isa> block = BlockOf<Isa>::load(text + i * BLOCK);
+        if (block.high()) return i;
+        Followed &here = followed[i];
         Bytes of[registers];
         for (std::size_t n = 0; n < registers; n++) {
-            const Bytes columns = column[read.registers[n]];
-            Bytes index = first[Isa::template back<4>(columns, before)] + Isa::template back<3>(columns, before);
-            index = next[index] + Isa::template back<2>(columns, before);
-            index = next[index] + Isa::template back<1>(columns, before);
-            index = next[index] + columns;
-            std::memcpy(followed[i].entries + n * sizeof index, &index, sizeof index);
-            of[n] = flags[index];
+            const Bytes columns = column.get(block.registers[n], all_columns);
+            Bytes entry = Isa::template back<4>(columns, before);
+            entry = next.get(entry, sixteens[0]) + Isa::template back<3>(columns, before);
+            entry = next.get(entry, sixteens[1]) + Isa::template back<2>(columns, before);
+            entry = next.get(entry, sixteens[2]) + Isa::template back<1>(columns, before);
+            entry = next.get(entry, sixteens[3]) + columns;
+            std::memcpy(here.entries + n * sizeof entry, &entry, sizeof entry);
+            of[n] = flags.get(entry, sixteens[4]);
             before = columns;
         }
-        // The mask of the top bit. Then the one below it is at the top.
-        const auto next_mask = [&] {
-            const std::uint64_t mask = Isa::top_bits(of);
+        // Return the top bits, and move the ones below them there.
+        const auto take = [&] {
+            const std::uint64_t bits = Isa::top_bits(of);
             for (Bytes &bytes : of) bytes += bytes;
-            return mask;
+            return bits;
         };
-        followed[i].unknown = next_mask();
-        if (__builtin_popcountll(followed[i].unknown) > Followed::MOST_UNKNOWN) return i;
+        here.unknown = take();
+        if (__builtin_popcountll(here.unknown) > Followed::MOST_UNKNOWN) return i;
         for (Bytes &bytes : of) bytes *= 4;
-        followed[i].gap_ends = next_mask();
-        followed[i].attempt_before_previous = next_mask();
-        followed[i].attempt_here = next_mask();
-        followed[i].piece_before_previous = next_mask();
-        followed[i].piece_here = next_mask();
+        here.gap_ends = take();
+        here.attempt_before_previous = take();
+        here.attempt_here = take();
+        here.piece_before_previous = take();
+        here.piece_here = take();
     }
     return blocks;
+}
+
+// Eight positions at a time, so that branches depend little on the text.
+template <typename Isa>
+std::size_t positions_with(const std::uint64_t *masks, std::size_t blocks, std::uint32_t first,
+                           std::uint32_t *positions) {
+    std::uint32_t *next = positions;
+    for (std::size_t i = 0; i < blocks; i++) {
+        const auto here = static_cast<std::uint32_t>(first + i * BLOCK);
+        const int count = __builtin_popcountll(masks[i]);
+        std::uint64_t mask = masks[i];
+        for (int put = 0; put < count; put += 8)
+            for (int j = put; j < put + 8; j++, mask &= mask - 1)
+                next[j] = here + static_cast<std::uint32_t>(__builtin_ctzll(mask | std::uint64_t{1} << 63));
+        next += count;
+    }
+    return static_cast<std::size_t>(next - positions);
+}
+
+template <typename Isa>
+std::size_t ranks_with(const std::uint64_t *chosen, const std::uint64_t *masks, std::size_t blocks, std::uint16_t first,
+                       std::uint16_t *ranks) {
+    std::uint16_t *next = ranks;
+    for (std::size_t i = 0; i < blocks; i++) {
+        for (std::uint64_t rest = chosen[i]; rest; rest &= rest - 1) {
+            const std::uint64_t before = masks[i] & ((rest & (0 - rest)) - 1);
+            *next++ = static_cast<std::uint16_t>(first + __builtin_popcountll(before));
+        }
+        first = static_cast<std::uint16_t>(first + __builtin_popcountll(masks[i]));
+    }
+    return static_cast<std::size_t>(next - ranks);
 }
 
 } // namespace bpeflow

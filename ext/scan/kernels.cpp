@@ -16,10 +16,14 @@ bool has_avx512() noexcept {
     return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512vl");
 }
+// All processors with AVX2 have the other two.
+bool has_avx2() noexcept {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("popcnt");
+}
 
 const Choice CHOICES[] = {
     {KERNELS_AVX512, "avx512 avx2 scalar", has_avx512()},
-    {KERNELS_AVX2, "avx2 scalar", __builtin_cpu_supports("avx2") != 0},
+    {KERNELS_AVX2, "avx2 scalar", has_avx2()},
     {KERNELS_SCALAR, "scalar", true},
 };
 #elif defined(__aarch64__) && defined(__ARM_NEON)

@@ -30,10 +30,12 @@ struct KeyTable {
 struct BeliefTables {
     static constexpr std::size_t SIZE = 256;
     static constexpr std::size_t HISTORY = 4; // characters from which a belief follows
+    static constexpr std::size_t SIXTEEN = 16;
 
     std::uint8_t column[128];             // of an ASCII character
     std::uint8_t next[SIZE], flags[SIZE]; // [belief + column]
-    std::size_t size;                     // of these, as far as they are used
+    // How many times sixteen of these entries may be read after so many characters.
+    std::uint8_t sixteens[HISTORY + 1];
 };
 
 // What is known of the transitions in a block: one bit per byte for each flag.
@@ -95,8 +97,6 @@ struct Kernels {
                          std::uint16_t first, std::uint16_t *ranks);
 };
 
-std::size_t positions_scalar(const std::uint64_t *masks, std::size_t blocks, std::uint32_t first,
-                             std::uint32_t *positions);
 std::size_t find_scalar(const KeyTable &table, const std::uint8_t *text, const std::uint32_t *starts,
                         const std::uint32_t *ends, std::size_t count, std::uint32_t *slots, std::uint32_t *misses);
 

@@ -32,76 +32,53 @@ struct Avx2 {
         return Bytes(_mm256_alignr_epi8(__m256i(bytes), between, 16 - BACK));
     }
 
-    // A table of `16 * ROWS` entries. Looking up in 16 of them takes the lower half of an index, and returns 0 if its top bit is
-    // set. So each row holds its difference from the one before it, and all those up to the row of an index add up to it: an index
-    // is negative in the rows after that.
-    template <std::size_t ROWS> class Table {
+    // A table of up to 256 entries. A look-up in sixteen of them takes the lower half of an index, and returns 0 if its top bit
+    // is set. So each sixteen hold their difference from those before, and all up to those of an index add up to its entry:
+    // after them, the index is negative.
+    class Table {
       public:
-        explicit Table(const std::uint8_t *of) {
-            for (std::size_t row = 0; row < ROWS; row++)
-                differences_[row] = row % HALF == 0 ? load(of + 16 * row) : load(of + 16 * row) ^ load(of + 16 * (row - 1));
+        Table(const std::uint8_t *entries, std::size_t sixteens) {
+            for (std::size_t i = 0; i < sixteens; i++) {
+                differences_[i] = load(entries + 16 * i);
+                if (i % HALF) differences_[i] ^= load(entries + 16 * (i - 1));
+            }
         }
 
-        Bytes operator[](Bytes index) const {
-            if (ROWS <= HALF) return half(index, 0);
-            return Bytes(_mm256_blendv_epi8(__m256i(half(index, 0)), __m256i(half(index ^ 0x80, HALF)), __m256i(index)));
+        // Look up indices, all in the first `sixteens`.
+        Bytes get(Bytes index, std::size_t sixteens) const {
+            const Bytes low = add_up(index, 0, std::min(sixteens, HALF));
+            if (sixteens <= HALF) return low;
+            const Bytes high = add_up(index ^ 0x80, HALF, sixteens);
+            return Bytes(_mm256_blendv_epi8(__m256i(low), __m256i(high), __m256i(index)));
         }
 
       private:
-        static constexpr std::size_t HALF = 8; // of the rows: indices with the top bit set are in the others
+        static constexpr std::size_t HALF = 8; // of the sixteens: indices with the top bit set are in the others
 
-        static Bytes load(const std::uint8_t *row) {
-            return Bytes(_mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i *>(row))));
+        static Bytes load(const std::uint8_t *entries) {
+            return Bytes(_mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i *>(entries))));
         }
 
-        Bytes half(Bytes index, std::size_t first) const {
-            Bytes found{};
-            for (std::size_t row = first; row < std::min(first + HALF, ROWS); row++, index -= 16)
-                found ^= Bytes(_mm256_shuffle_epi8(__m256i(differences_[row]), __m256i(index)));
-            return found;
+        Bytes add_up(Bytes index, std::size_t first, std::size_t end) const {
+            Bytes sum{};
+            for (std::size_t i = first; i < end; i++, index -= 16)
+                sum ^= Bytes(_mm256_shuffle_epi8(__m256i(differences_[i]), __m256i(index)));
+            return sum;
         }
 
-        Bytes differences_[ROWS];
+        Bytes differences_[16];
     };
 };
 
-std::size_t follow(const BeliefTables &tables, const std::uint8_t *text, std::size_t blocks, Followed *followed) {
-    if (tables.size <= 32) return follow_with<Avx2, 2>(tables, text, blocks, followed);
-    if (tables.size <= 64) return follow_with<Avx2, 4>(tables, text, blocks, followed);
-    if (tables.size <= 128) return follow_with<Avx2, 8>(tables, text, blocks, followed);
-    return follow_with<Avx2, 16>(tables, text, blocks, followed);
-}
-
-// Eight positions for each block without a branch.
-std::size_t positions(const std::uint64_t *masks, std::size_t blocks, std::uint32_t first, std::uint32_t *positions) {
-    std::uint32_t *next = positions;
-    for (std::size_t i = 0; i < blocks; i++) {
-        const int count = __builtin_popcountll(masks[i]);
-        const auto here = static_cast<std::uint32_t>(first + i * BLOCK);
-        std::uint64_t mask = masks[i];
-        for (int put = 0; put < count; put += 8)
-            for (int j = put; j < put + 8; j++, mask &= mask - 1)
-                next[j] = here + static_cast<std::uint32_t>(__builtin_ctzll(mask));
-        next += count;
-    }
-    return static_cast<std::size_t>(next - positions);
-}
-
-std::size_t ranks(const std::uint64_t *chosen, const std::uint64_t *masks, std::size_t blocks, std::uint16_t first,
-                  std::uint16_t *ranks) {
-    std::uint16_t *next = ranks;
-    for (std::size_t i = 0; i < blocks; i++) {
-        for (std::uint64_t rest = chosen[i]; rest; rest &= rest - 1)
-            *next++ = static_cast<std::uint16_t>(first + __builtin_popcountll(masks[i] & (rest & -rest) - 1));
-        first = static_cast<std::uint16_t>(first + __builtin_popcountll(masks[i]));
-    }
-    return static_cast<std::size_t>(next - ranks);
-}
-
 } // namespace
 
-const Kernels KERNELS_AVX2 = {
-    "avx2", classify_with<BlockOf<Avx2>>, Utf8Check<Avx2>::is_utf8, positions, find_scalar, follow, ranks};
+const Kernels KERNELS_AVX2 = {"avx2",
+                              classify_with<BlockOf<Avx2>>,
+                              Utf8Check<Avx2>::is_utf8,
+                              positions_with<Avx2>,
+                              find_scalar,
+                              follow_with<Avx2>,
+                              ranks_with<Avx2>};
 
 } // namespace bpeflow
 #endif

@@ -5,8 +5,10 @@
 #if defined(__AVX512BW__)
 #include "kernel_templates.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <immintrin.h>
+#include <iterator>
 
 namespace bpeflow {
 namespace {
@@ -222,7 +224,9 @@ WITH_VBMI std::size_t follow_with_vbmi(const BeliefTables &tables, const std::ui
 
 std::size_t follow(const BeliefTables &tables, const std::uint8_t *text, std::size_t blocks, Followed *followed) {
     if (!has_vbmi()) return KERNELS_AVX2.follow(tables, text, blocks, followed);
-    return (tables.size <= BeliefTables::SIZE / 2 ? follow_with_vbmi<true> : follow_with_vbmi<false>)(tables, text, blocks, followed);
+    const bool small = std::none_of(std::begin(tables.sixteens), std::end(tables.sixteens),
+                                    [](std::size_t sixteens) { return sixteens * BeliefTables::SIXTEEN > 128; });
+    return (small ? follow_with_vbmi<true> : follow_with_vbmi<false>)(tables, text, blocks, followed);
 }
 
 } // namespace

@@ -65,16 +65,15 @@ bool is_utf8(const std::uint8_t *position, const std::uint8_t *end) {
     return true;
 }
 
-} // namespace
-
-std::size_t positions_scalar(const std::uint64_t *masks, std::size_t blocks, std::uint32_t first,
-                             std::uint32_t *positions) {
+std::size_t positions(const std::uint64_t *masks, std::size_t blocks, std::uint32_t first, std::uint32_t *positions) {
     std::uint32_t *next = positions;
     for (std::size_t i = 0; i < blocks; i++)
         for (std::uint64_t mask = masks[i]; mask; mask &= mask - 1)
             *next++ = first + static_cast<std::uint32_t>(i * BLOCK) + static_cast<std::uint32_t>(__builtin_ctzll(mask));
     return static_cast<std::size_t>(next - positions);
 }
+
+} // namespace
 
 // Without branches, which could not be predicted: compilers make branches of `?:` here, so this is arithmetic.
 std::size_t find_scalar(const KeyTable &table, const std::uint8_t *text, const std::uint32_t *starts,
@@ -97,7 +96,7 @@ std::size_t find_scalar(const KeyTable &table, const std::uint8_t *text, const s
     return missed;
 }
 
-const Kernels KERNELS_SCALAR = {
-    "scalar", classify_with<BlockOf<Portable>>, is_utf8, positions_scalar, find_scalar, nullptr, nullptr};
+const Kernels KERNELS_SCALAR = {"scalar", classify_with<BlockOf<Portable>>, is_utf8, positions, find_scalar, nullptr,
+                                nullptr};
 
 } // namespace bpeflow

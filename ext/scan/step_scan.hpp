@@ -99,18 +99,14 @@ class StepScan {
         attempts_.begin(start, end);
         Place place{start, false};
         if (automaton_.has_transducer() && start < stop)
-            place = automaton_.has_loops() ? run<true>(start, stop, end) : run<false>(start, stop, end);
+            place = automaton_.has_gaps() ? run<true>(start, stop, end) : run<false>(start, stop, end);
         walk(place, stop);
         if (place.in_gap) put_gap(place.position);
     }
 
-    template <bool LOOPS> Place run(Bytes start, Bytes stop, Bytes end) {
-        return automaton_.has_gaps() ? run<true, LOOPS>(start, stop, end) : run<false, LOOPS>(start, stop, end);
-    }
-
     // Run the transducer up to the end of the text or, if that is not `stop`, up to the last 8 bytes before `stop`. Return
     // the start of the attempt that is under way then.
-    template <bool GAPS, bool LOOPS> Place run(Bytes start, Bytes stop, Bytes end) {
+    template <bool GAPS> Place run(Bytes start, Bytes stop, Bytes end) {
         const Automaton &automaton = automaton_;
         const std::uint16_t *const moves = automaton.moves(), *const pair_moves = automaton.pair_moves();
         const std::uint8_t *const flags_of = automaton.flags(), *const pair_flags_of = automaton.pair_flags();
@@ -212,11 +208,6 @@ class StepScan {
                     }
                 }
                 const std::uint64_t word = load_word(position);
-                if (LOOPS && automaton.is_looped(word) && automaton.info(config) & Automaton::LOOPS) {
-                    previous = position + 7;
-                    position += 8;
-                    continue;
-                }
                 Bytes one_by_one = position + 8;
                 if ((word & 0x8080808080808080u) == 0) {
                     const Bytes here = position;
