@@ -65,6 +65,11 @@ for number, handler in {"SIGINT": signal.default_int_handler, "SIGHUP": signal.S
         signal.signal(getattr(signal, number), handler)
 
 
+# Programs that tests start import faster with these, as the command line does (see `bpeflow.__main__`).
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def compiled_modules() -> None:
     """Compile all modules once, and let none of the processes that tests start do it.
@@ -79,8 +84,10 @@ def compiled_modules() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def cache_folder_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Compile patterns again in each session, and leave nothing in the user's cache folder."""
-    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+    """Compile patterns once in each session, for all of its processes, and leave nothing in the user's cache folder."""
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
 
 
 @pytest.fixture(autouse=True)
