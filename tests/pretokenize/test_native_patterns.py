@@ -25,7 +25,13 @@ from bpeflow.corpus.documents import Delimiters
 from bpeflow.counting.table import NativeTable, RegexTable
 from bpeflow.errors import NativeError, PatternTimeoutError, UnmatchedTextError
 from bpeflow.pretokenize.compiled import compile_pattern, compile_step
-from bpeflow.pretokenize.native import native_instructions, native_unicode_version, why_not_compiled, why_regex
+from bpeflow.pretokenize.native import (
+    native_instructions,
+    native_unicode_version,
+    new_pattern,
+    why_not_compiled,
+    why_regex,
+)
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS, PUBLISHED_PATTERNS
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer, unicode_version
 from bpeflow.pretokenize.tables import CompiledStep, new_compiled_pattern
@@ -43,8 +49,10 @@ PATTERNS = SPLIT_PATTERNS | SEQUENCES
 
 
 @pytest.fixture(autouse=True)
-def native() -> None:
+def native(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables share the native pattern, which takes longer to make than a short text to count."""
     skip_missing("count", why_regex(load_pretokenizer("gpt2")))
+    monkeypatch.setattr("bpeflow.counting.table.new_pattern", cache(new_pattern))
 
 
 @pytest.fixture(params=PATTERNS)
