@@ -69,8 +69,9 @@ def test_nothing_of_multiprocessing_is_left(work: str, tmp_path: Path) -> None:
     seed = random.randrange(2**32)
     print("seed", seed)  # noqa: T201
     choose, had_workers = random.Random(seed), 0
-    corpus = tmp_path / "corpus"  # above SMALL_INPUT
-    corpus.write_text("<|endoftext|>".join(distinct_words(number, 5000) for number in range(130)), encoding="utf-8")
+    corpus, documents = tmp_path / "corpus", 130 if work == "encoding" else 50  # encoding needs more than SMALL_INPUT
+    texts = (distinct_words(number, 5000) for number in range(documents))
+    corpus.write_text("<|endoftext|>".join(texts), encoding="utf-8")
     command = WORK[work](corpus, tmp_path)
     for _ in range(2):  # the first is slower
         started = time.monotonic()
