@@ -12,6 +12,7 @@ from small import MERGES, SPECIALS, merge_naively, small_vocab, special_text
 
 from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.errors import ConfigError, InvalidTextError, UnmatchedTextError
+from bpeflow.tokenizer import parallel
 from bpeflow.tokenizer.special_tokens import SpecialTokens
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
@@ -68,17 +69,21 @@ def test_offsets_tile_a_text_that_is_isolated(encoder: str, text: str, pattern: 
 
 
 @pytest.mark.parametrize("unmatched", ["isolate", "drop", "error"])
-def test_a_text_in_threads_has_the_same_ids(encoder: str, unmatched: UnmatchedPolicy) -> None:
+def test_a_text_in_threads_has_the_same_ids(
+    encoder: str, unmatched: UnmatchedPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parallel, "PART_BYTES", 1000)
     tokenizer: Tokenizer = pickle.loads(
         pickle.dumps(small(encoder, r"[a-z]+" if unmatched != "error" else r"[a-z]+|\s+|<.*?>", unmatched))
     )
     assert tokenizer.unmatched == unmatched
-    text = "word words aab abab<a>" * 30_000  # more than a part for a thread
+    text = "word words aab abab<a>" * 300  # more than a part for a thread
     ids = tokenizer.encode("word words aab abab<a>")
-    assert tokenizer.encode_to_numpy(text, num_threads=2).tolist() == ids * 30_000
+    assert tokenizer.encode_to_numpy(text, num_threads=2).tolist() == ids * 300
 
 
-def test_text_that_is_an_error_is_located(encoder: str) -> None:
+def test_text_that_is_an_error_is_located(encoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "PART_BYTES", 1000)  # the last text but one has several parts
     tokenizer = small(encoder, r"[a-z]+|é", "error", ["<a>"])
     assert tokenizer.decode(tokenizer.encode("éab<a>")) == "éab<a>"
     message = r"the pattern .* does not match ', ' in 'ab, cd', at character {}; extend the pattern, or use unmatched"
@@ -89,8 +94,8 @@ def test_text_that_is_an_error_is_located(encoder: str) -> None:
         tokenizer.encode_batch(["é", "é<a>ab, cd"])
     with pytest.raises(UnmatchedTextError, match=r"after 0 characters of the stream: the pattern .* at character 6"):
         list(tokenizer.encode_iterable(["é<a", ">ab", ", cd"]))
-    with pytest.raises(UnmatchedTextError, match="at character 599998"):
-        tokenizer.encode_to_numpy("é<a>ab" + "aé" * 299_996 + ", cd", num_threads=2)
+    with pytest.raises(UnmatchedTextError, match="at character 5998"):
+        tokenizer.encode_to_numpy("é<a>ab" + "aé" * 2996 + ", cd", num_threads=2)
     with pytest.raises(InvalidTextError, match="not UTF-8"):
         tokenizer.encode_to_numpy(b"ab\xff")
 
