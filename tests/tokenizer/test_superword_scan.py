@@ -11,6 +11,7 @@ from itertools import product
 
 import pytest
 from characters import CHARACTERS
+from how_many import one_in
 from real_data import real_text_start
 from small import spec_of
 from split_patterns import nasty_text
@@ -53,18 +54,24 @@ def assert_same(choose: random.Random, text: str) -> None:
     assert equal, (seed, instructions, text[:2000])
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_random_texts(seed: int) -> None:
-    choose = random.Random(seed)
-    for _ in range(300):
+def randomness() -> random.Random:
+    seed = random.randrange(2**32)
+    print("seed", seed)  # noqa: T201
+    return random.Random(seed)
+
+
+def test_random_texts() -> None:
+    choose = randomness()
+    for _ in range(one_in(1500)):
         assert_same(choose, nasty_text(choose, choose.randrange(300), choose.choice((2, 5, 70))))
         assert_same(choose, "".join(choose.choice(UNITS) for _ in range(choose.randrange(200))))
 
 
 def test_each_pair_at_each_end_of_a_block() -> None:
     """Blocks have 64 bytes. The text may end anywhere, too."""
-    choose = random.Random(0)
-    for left, right, end, before in product(UNITS, UNITS, ["", "y", "-", "--z", " ", "\n"], range(59, 66)):
+    choose = randomness()
+    all_of_them = [*product(UNITS, UNITS, ["", "y", "-", "--z", " ", "\n"], range(59, 66))]
+    for left, right, end, before in choose.sample(all_of_them, one_in(len(all_of_them))):
         assert_same(choose, "x" * before + left + right + end)
 
 
