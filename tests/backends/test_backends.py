@@ -289,12 +289,11 @@ def test_strips_of_any_size_give_the_same_merges(backend: MergeBackend) -> None:
         pytest.skip("only native backends have strips")
     words = {b"abab" * 9: 7, b"aaaaa": 7, b"ab": 6, b"bab": 6, b"x": 5, b"abba": 5, b"baab": 1, b"aa": 1}
     total = sum(map(len, words)) + len(words) + 1
-    for order in ("greatest_bytes", "smallest_ids"):
-        for threads in (1, 3):
-            task = make_task(words, 30, order=order, threads=threads)
-            expected = naive_merges(task)
-            for positions in (1, *range(4, total + 2)):
-                assert learn(with_strips(backend, positions), task) == expected, positions
+    for order, threads in (("greatest_bytes", 3), ("smallest_ids", 1)):
+        task = make_task(words, 30, order=order, threads=threads)
+        expected = naive_merges(task)
+        for positions in (1, *range(4, total + 2)):
+            assert learn(with_strips(backend, positions), task) == expected, positions
 
 
 def test_a_session_counts_the_same_work_with_strips(backend: MergeBackend) -> None:
