@@ -2,20 +2,21 @@
 //
 // This order is the definition (GPT-2's encoder.py; tiktoken and HuggingFace do the same). There are two implementations,
 // by length. `merge_few` searches all pairs for each merge, which is quadratic but fastest up to its length. (Searching
-// several at a time with vector instructions is no faster, as it waits for what was just stored.) `merge_many` keeps pairs
-// in a heap, O(n log n), as SentencePiece and HuggingFace tokenizers do. But as long as a merge applies in many places, as
-// in a line of dashes, it is applied to all of them in one pass.
+// several at a time with vector instructions is no faster, as it waits for what was just stored.) `merge_many` finds the
+// pair by a tournament, O(n log n). Tried: a heap, as SentencePiece and HuggingFace tokenizers have. It takes twice as
+// long for 67 bytes on average, and was no faster up to 64 bytes than searching all pairs. As long as a merge applies in
+// many places of a long pre-token, as in a line of dashes, it is applied to all of them in one pass.
 #pragma once
 
 #include "failure.hpp"
 #include "id_writer.hpp"
 #include "kernels.hpp"
 #include "pairs.hpp"
+#include "tournament.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -51,7 +52,7 @@ class Merging {
             to.put_many(ids, merge_few(given, count, ids));
         } else {
             ids_.clear();
-            merge_many(given, count);
+            merge_given(given, count);
             to.put(ids_.data(), ids_.size());
         }
     }
@@ -67,18 +68,21 @@ class Merging {
 
     // Release the memory that a very long pre-token took.
     void trim() {
-        if (room_ * (sizeof(Start) + sizeof(Part)) + ids_.capacity() * sizeof(std::uint32_t) <= kept_memory) return;
+        if (starts_room_ * sizeof(Start) + parts_room_ * sizeof(Part) + pairs_by_rank_.memory() +
+                ids_.capacity() * sizeof(std::uint32_t) <=
+            kept_memory)
+            return;
         starts_.reset();
-        room_ = 0;
-        parts_ = {};
-        heap_ = {};
+        parts_.reset();
+        starts_room_ = parts_room_ = 0;
+        pairs_by_rank_ = {};
         ids_ = {};
     }
 
   private:
-    // More: short pieces are searched longer. Fewer: the heap, which is slower, is used for more of them. From 32 to 64
-    // there is no difference in multilingual text and code.
-    static constexpr std::size_t few = 64;
+    // From 12 to 20 there is no difference in code.
+    static constexpr std::size_t few = 16;
+    static constexpr std::size_t least_for_passes = 512; // below, the tournament is fast for a line of dashes, too
     static constexpr std::size_t kept_memory = std::size_t{1} << 20;
 
     // What is merged: bytes, or the tokens of a first level.
@@ -98,6 +102,21 @@ class Merging {
         Merge merge_at(std::size_t i) const { return pairs.find(tokens[i], tokens[i + 1]); }
     };
 
+    // A token of a long pre-token during the passes over it: its id, and the rank of its pair with the next token.
+    struct Start {
+        std::uint32_t rank, id; // `no_merge` if the pair does not merge
+    };
+
+    struct OfStarts {
+        const Pairs &pairs;
+        const Start *starts;
+
+        std::uint32_t id(std::size_t i) const { return starts[i].id; }
+        Merge merge_at(std::size_t i) const {
+            return starts[i].rank == no_merge ? NO_MERGE : pairs.find(starts[i].id, starts[i + 1].id);
+        }
+    };
+
     // Look a piece up before merging it. A whole pre-token has been looked up already.
     void add_piece(const std::uint8_t *start, const std::uint8_t *end) {
         if (known_ids_ && end - start <= 8 && end[-1] != 0) { // see KeyTable
@@ -113,15 +132,23 @@ class Merging {
     }
 
     void merge_bytes(const std::uint8_t *start, const std::uint8_t *end) {
-        const OfBytes given{pairs_, start};
-        const auto length = static_cast<std::size_t>(end - start);
-        if (length > few) {
-            merge_many(given, length);
-            return;
+        merge_given(OfBytes{pairs_, start}, static_cast<std::size_t>(end - start));
+    }
+
+    // Append the ids to those that are there.
+    template <typename Given> void merge_given(const Given &given, std::size_t count) {
+        if (count <= few) {
+            std::uint32_t ids[few];
+            const std::size_t left = merge_few(given, count, ids);
+            ids_.insert(ids_.end(), ids, ids + left);
+        } else if (count < least_for_passes || !pairs_.ordered()) {
+            merge_many(given, count);
+        } else {
+            begin(given, count);
+            while (merge_pass()) {
+            }
+            merge_many(OfStarts{pairs_, starts_.get()}, size_);
         }
-        std::uint32_t ids[few];
-        const std::size_t count = merge_few(given, length, ids);
-        ids_.insert(ids_.end(), ids, ids + count);
     }
 
     // Write the ids to `ids`, which has room for all that is given. Return their number.
@@ -153,51 +180,74 @@ class Merging {
         return count;
     }
 
-    // A token of a long piece during the passes over it: its id, and the rank of its pair with the next token.
-    struct Start {
-        std::uint32_t rank, id; // `no_merge` if the pair does not merge
-    };
-
-    // A token after them, in a list linked by indices. A merge stores the new token in its left part and unlinks the
-    // right one.
+    // A token, in a list linked by places. A merge stores the new token in the place of its left part, and unlinks the
+    // right one. `made` is what the pair with the next token becomes.
     struct Part {
-        std::uint32_t rank, id, previous, next; // `no_merge` also in an unlinked part
+        std::uint32_t id, made, previous, next;
     };
 
-    static constexpr std::uint32_t no_merge = UINT32_MAX;
+    template <typename Given> void merge_many(const Given &given, std::size_t count) {
+        if (count >= no_merge - 1) throw Failure{BPEFLOW_TOO_LARGE};
+        if (parts_room_ < count + 2) {
+            parts_.reset(new Part[count + 2]);
+            parts_room_ = count + 2;
+        }
+        Part *const parts = parts_.get(); // from place 1 on, between two that merge with nothing
+        Tournament &pairs = pairs_by_rank_;
+        const auto set = [&](std::size_t at, Merge merge) {
+            pairs[at] = merge >> 32 << 32 | at; // of the same rank, the leftmost
+            parts[at].made = made_by(merge);
+        };
+        pairs.begin(count + 1);
+        parts[0] = {no_token, 0, 0, 1};
+        set(0, NO_MERGE);
+        set(count, NO_MERGE);
+        for (std::size_t i = 1; i <= count; i++) {
+            parts[i].id = given.id(i - 1);
+            parts[i].previous = static_cast<std::uint32_t>(i - 1);
+            parts[i].next = static_cast<std::uint32_t>(i + 1);
+        }
+        for (std::size_t i = 1; i < count; i++) set(i, given.merge_at(i - 1));
+        parts[count + 1].id = no_token;
+        pairs.play();
+        std::size_t left = count;
+        for (std::uint64_t least; (least = pairs.least()) < least_without_merge; left--) {
+            const std::size_t at = static_cast<std::uint32_t>(least);
+            Part &part = parts[at];
+            const std::size_t right = part.next, next = parts[right].next, previous = part.previous;
+            part.id = part.made;
+            part.next = static_cast<std::uint32_t>(next);
+            parts[next].previous = static_cast<std::uint32_t>(at);
+            // Both look-ups wait for memory at the same time.
+            pairs_.prefetch(part.id, parts[next].id);
+            pairs_.prefetch(parts[previous].id, part.id);
+            pairs[right] = Tournament::NONE;
+            set(at, pairs_.find(part.id, parts[next].id));
+            set(previous, pairs_.find(parts[previous].id, part.id));
+            if (right / 8 != at / 8) pairs.replay(right);
+            if (previous / 8 != at / 8) pairs.replay(previous);
+            pairs.replay(at);
+        }
+        const std::size_t before = ids_.size();
+        ids_.resize(before + left);
+        std::size_t at = 1;
+        for (std::size_t i = before; i < ids_.size(); i++, at = parts[at].next) ids_[i] = parts[at].id;
+    }
+
+    static constexpr std::uint32_t no_merge = UINT32_MAX, no_token = UINT32_MAX;
+    static constexpr std::uint64_t least_without_merge = std::uint64_t{no_merge} << 32;
 
     static std::uint32_t rank_of(Merge merge) { return static_cast<std::uint32_t>(merge >> 32); }
-
-    // A heap entry has the rank in its upper half and the index in its lower half, so the smallest entry is the
-    // leftmost pair of the lowest rank. An entry is stale if the pair at its index now has another rank. The same rank
-    // at the same index is the same pair, so duplicate entries do no harm.
-    static std::uint64_t entry(std::uint32_t rank, std::uint32_t at) { return std::uint64_t{rank} << 32 | at; }
-
-    template <typename Given> void merge_many(const Given &given, std::size_t length) {
-        if (length >= end_of_list) throw Failure{BPEFLOW_TOO_LARGE};
-        begin(given, length);
-        while (pairs_.ordered() && merge_pass()) {
-        }
-        fill_heap();
-        while (!heap_.empty()) {
-            std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
-            const std::uint64_t least = heap_.back();
-            heap_.pop_back();
-            const auto at = static_cast<std::uint32_t>(least);
-            if (entry(parts_[at].rank, at) == least) merge_at(at);
-        }
-        for (std::uint32_t at = 0; at != end_of_list; at = parts_[at].next) ids_.push_back(parts_[at].id);
-    }
 
     // Make the first pass over what is given: a run of a letter then takes half of the memory. Memory that is allocated
     // and not written to takes none.
     template <typename Given> void begin(const Given &given, std::size_t length) {
-        if (room_ < length) {
+        if (starts_room_ < length) {
             starts_.reset(new Start[length]);
-            room_ = length;
+            starts_room_ = length;
         }
         Merge least = NO_MERGE;
-        for (std::size_t i = 0; i + 1 < length && pairs_.ordered(); i++) least = std::min(least, given.merge_at(i));
+        for (std::size_t i = 0; i + 1 < length; i++) least = std::min(least, given.merge_at(i));
         size_ = made_ = 0;
         for (std::size_t i = 0; i < length; i++) {
             const Merge merge = i + 1 == length ? NO_MERGE : given.merge_at(i);
@@ -237,49 +287,14 @@ class Merging {
         if (made) made_ = size_;
     }
 
-    // Link the tokens, and enter their pairs.
-    void fill_heap() {
-        heap_.clear();
-        parts_.clear();
-        parts_.reserve(size_);
-        const auto size = static_cast<std::uint32_t>(size_);
-        for (std::uint32_t i = 0; i < size; i++) {
-            parts_.push_back({starts_[i].rank, starts_[i].id, i - 1, i + 1 == size ? end_of_list : i + 1});
-            if (parts_[i].rank != no_merge) heap_.push_back(entry(parts_[i].rank, i));
-        }
-        std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
-    }
-
-    void merge_at(std::uint32_t at) {
-        Part &part = parts_[at];
-        Part &right = parts_[part.next];
-        part.id = made_by(pairs_.find(part.id, right.id));
-        part.next = right.next;
-        right.rank = no_merge;
-        if (part.next != end_of_list) parts_[part.next].previous = at;
-        enter(at);
-        if (at > 0) enter(part.previous);
-    }
-
-    // Look up the pair that starts at `at`, and push it on the heap if it merges.
-    void enter(std::uint32_t at) {
-        Part &part = parts_[at];
-        part.rank = part.next == end_of_list ? no_merge : rank_of(pairs_.find(part.id, parts_[part.next].id));
-        if (part.rank == no_merge) return;
-        heap_.push_back(entry(part.rank, at));
-        std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
-    }
-
-    static constexpr std::uint32_t end_of_list = UINT32_MAX;
-
     const Pairs &pairs_;
     const KeyTable known_;
     const std::uint32_t *const known_ids_;
     std::vector<std::uint32_t> ids_;
-    std::unique_ptr<Start[]> starts_; // [room_]; `size_` are in use, and in a pass the last one made is before `made_`
-    std::size_t room_ = 0, size_ = 0, made_ = 0;
-    std::vector<Part> parts_;
-    std::vector<std::uint64_t> heap_;
+    std::unique_ptr<Start[]> starts_; // `size_` are in use, and in a pass the last one made is before `made_`
+    std::unique_ptr<Part[]> parts_;
+    std::size_t starts_room_ = 0, parts_room_ = 0, size_ = 0, made_ = 0;
+    Tournament pairs_by_rank_;
 };
 
 } // namespace bpeflow
