@@ -80,7 +80,7 @@ class Beliefs {
         std::vector<std::uint8_t> beliefs{0};
         for (std::uint8_t &sixteens : tables_.sixteens) {
             const std::size_t last = *std::max_element(beliefs.begin(), beliefs.end()) + width - 1;
-            sixteens = static_cast<std::uint8_t>(last / BeliefTables::SIXTEEN + 1);
+            sixteens = static_cast<std::uint8_t>(last / 16 + 1);
             std::set<std::uint8_t> next;
             for (const std::uint8_t belief : beliefs) next.insert(tables_.next + belief, tables_.next + belief + width);
             beliefs.assign(next.begin(), next.end());

@@ -30,12 +30,10 @@ struct KeyTable {
 struct BeliefTables {
     static constexpr std::size_t SIZE = 256;
     static constexpr std::size_t HISTORY = 4; // characters from which a belief follows
-    static constexpr std::size_t SIXTEEN = 16;
 
     std::uint8_t column[128];             // of an ASCII character
     std::uint8_t next[SIZE], flags[SIZE]; // [belief + column]
-    // How many times sixteen of these entries may be read after so many characters.
-    std::uint8_t sixteens[HISTORY + 1];
+    std::uint8_t sixteens[HISTORY + 1];   // how many times 16 of them may be read after so many characters
 };
 
 // What is known of the transitions in a block: one bit per byte for each flag.

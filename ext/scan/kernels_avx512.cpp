@@ -224,15 +224,19 @@ WITH_VBMI std::size_t follow_with_vbmi(const BeliefTables &tables, const std::ui
 
 std::size_t follow(const BeliefTables &tables, const std::uint8_t *text, std::size_t blocks, Followed *followed) {
     if (!has_vbmi()) return KERNELS_AVX2.follow(tables, text, blocks, followed);
-    const bool small = std::none_of(std::begin(tables.sixteens), std::end(tables.sixteens),
-                                    [](std::size_t sixteens) { return sixteens * BeliefTables::SIXTEEN > 128; });
+    const bool small = *std::max_element(std::begin(tables.sixteens), std::end(tables.sixteens)) <= 8;
     return (small ? follow_with_vbmi<true> : follow_with_vbmi<false>)(tables, text, blocks, followed);
+}
+
+std::size_t ranks(const std::uint64_t *chosen, const std::uint64_t *masks, std::size_t blocks, std::uint16_t first,
+                  std::uint16_t *ranks) {
+    return (has_vbmi() ? ranks_with_vbmi : KERNELS_AVX2.ranks)(chosen, masks, blocks, first, ranks);
 }
 
 } // namespace
 
-const Kernels KERNELS_AVX512 = {"avx512", classify_with<Block512>, Utf8Check<Avx512>::is_utf8, positions, find,
-                                follow,   ranks_with_vbmi};
+const Kernels KERNELS_AVX512 = {"avx512", classify_with<Block512>, Utf8Check<Avx512>::is_utf8, positions, find, follow,
+                                ranks};
 
 } // namespace bpeflow
 #endif
