@@ -16,7 +16,7 @@ SCRIPT = Path(__file__).parents[2] / "tools" / "interrupts.py"
 # Rounds of which one or two may end in the rare ways: of fewer than 20, none could.
 @pytest.mark.parametrize(
     "flags",
-    [["--rounds", "40", "pipeline", "count", "encode", "encode_batch", "train"], ["--rounds", "20", "processes"]],
+    [["--rounds", "80", "pipeline", "count", "encode", "train"], ["--rounds", "40", "encode_batch", "processes"]],
 )
 def test_every_call_ends(flags: list[str]) -> None:
     done = subprocess.run([sys.executable, SCRIPT, *flags], capture_output=True, text=True, check=False)
