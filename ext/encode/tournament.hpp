@@ -45,6 +45,9 @@ class Tournament {
 
     std::uint64_t least() const { return least_of(numbers_.get() + starts_[rounds_ - 1]); }
 
+    // Return whether two numbers play against each other in the first round: then one replay does for both.
+    static bool meet(std::size_t i, std::size_t j) { return i / 8 == j / 8; }
+
     // Play again after a number has changed.
     void replay(std::size_t i) {
         for (std::size_t round = 1; round < rounds_; round++) {

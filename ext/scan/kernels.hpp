@@ -33,7 +33,7 @@ struct BeliefTables {
 
     std::uint8_t column[128];             // of an ASCII character
     std::uint8_t next[SIZE], flags[SIZE]; // [belief + column]
-    std::uint8_t sixteens[HISTORY + 1];   // how many times 16 of them may be read after so many characters
+    std::uint8_t sixteens[HISTORY + 1];   // after n characters, only the first 16 * sixteens[n] entries are read
 };
 
 // What is known of the transitions in a block: one bit per byte for each flag.

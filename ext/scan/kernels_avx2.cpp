@@ -33,8 +33,8 @@ struct Avx2 {
     }
 
     // A table of up to 256 entries. A look-up in sixteen of them takes the lower half of an index, and returns 0 if its top bit
-    // is set. So each sixteen hold their difference from those before, and all up to those of an index add up to its entry:
-    // after them, the index is negative.
+    // is set. So each sixteen entries are stored as their difference from the sixteen before, and the differences up to those of
+    // an index add up to its entry: in later look-ups the index, less what was passed, is negative.
     class Table {
       public:
         Table(const std::uint8_t *entries, std::size_t sixteens) {
