@@ -121,11 +121,13 @@ $(VENV)/installed-release: pyproject.toml | $(VENV)/made
 	touch $@
 
 # Uses an environment that is there, and completes one without pip, as an attempt on Debian without python3-venv leaves it.
-# One whose interpreter does not run is made again.
+# One whose interpreter does not run is made again. The pip of Python 3.11 takes twice the time of the newest to choose
+# versions.
 $(VENV)/made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "bpeflow needs Python 3.10 or newer: make PYTHON=…")'
 	@$(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --upgrade pip || echo "(not an error: this pip is slower)"
 	@touch $@
 
 clean:
