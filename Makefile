@@ -48,8 +48,9 @@ bench: $(VENV)/installed-test
 	    $(if $(LAST_BENCH),--benchmark-compare --benchmark-group-by=fullname)
 
 # Versions that cannot be installed together. `make test` has only the one in $(VENV).
-test-transformers: $(VENV)/installed-test build/transformers-4/installed build/transformers-5/installed
-	for major in 4 5; do \
+TRANSFORMERS ?= 4 5
+test-transformers: $(VENV)/installed-test $(TRANSFORMERS:%=build/transformers-%/installed)
+	for major in $(TRANSFORMERS); do \
 	    PYTHONPATH=build/transformers-$$major $(BIN)/python -m pytest -q tests/formats/test_transformers.py || exit 1; \
 	done
 
