@@ -128,7 +128,7 @@ $(VENV)/made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "bpeflow needs Python 3.10 or newer: make PYTHON=…")'
 	@$(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --upgrade pip || echo "(not an error: this pip is slower)"
+	@$(BIN)/python -m pip install --quiet --upgrade pip || echo "(not an error: the pip that is there is slower)"
 	@touch $@
 
 clean:

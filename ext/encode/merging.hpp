@@ -2,7 +2,7 @@
 //
 // This order is the definition (GPT-2's encoder.py; tiktoken and HuggingFace do the same). There are two implementations,
 // by length. `merge_few` searches all pairs for each merge, which is quadratic but fastest up to its length. (Searching
-// several at a time with vector instructions is no faster, as it waits for what was just stored.) `merge_many` finds the
+// several at a time with vector instructions is no faster, as merges wait for their look-ups.) `merge_many` finds the
 // pair by a tournament, O(n log n). A heap, as SentencePiece and HuggingFace tokenizers have, takes twice as long for
 // pre-tokens of 67 bytes on average, and up to 64 bytes no less than searching all pairs. As long as a merge applies in
 // many places of a long pre-token, as in a line of dashes, it is applied to all of them in one pass.
